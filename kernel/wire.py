@@ -1,0 +1,157 @@
+"""The two ends of a request on the wire: reading its body within limits, writing its reply."""
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+from structlog.stdlib import get_logger
+
+from kernel.errors import ClientGone, Rejection
+from kernel.race import Interruptible, Receive
+from kernel.reply import CLIENT_GONE, COMPLETED, FAILED, BytesReply, Headers, Link, Outcome, StreamReply
+
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+LENGTHS = frozenset((b"content-length", b"transfer-encoding"))
+TRUNCATED = "kernel.truncated"  # in ASGI's `state`, set by a server whose client stopped sending in mid-body
+
+log = get_logger()
+
+
+async def read_body(
+    request: Interruptible, receive: Receive, scope: MutableMapping[str, Any], limit: int, seconds: float
+) -> bytes:
+    """Read a whole request body; what it raises is told at `Exchange.read`."""
+    if request.may_watch:
+        raise RuntimeError("the body of this request was read already")
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value[:20]) > limit:
+            raise _rejection(413, f"the request body is larger than {limit} bytes", "body_too_large")
+    late = f"the request body did not arrive within {seconds:g} s"
+    timer = request.loop.call_later(seconds, lambda: request.interrupt(_rejection(408, late)))
+    parts: list[bytes] = []
+    size = 0
+    try:
+        with request.interruptible():
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone("the client hung up in the middle of its body")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise _rejection(413, f"the request body is larger than {limit} bytes", "body_too_large")
+                if not message.get("more_body", False):
+                    break
+                if scope.get("state", {}).get(TRUNCATED):
+                    raise _rejection(400, "the request body ended before its announced length")
+    finally:
+        timer.cancel()
+    request.may_watch = True
+    return b"".join(parts)
+
+
+def _rejection(status: int, message: str, code: str | None = None) -> Rejection:
+    # the rest of a body that was not read must not be taken for a request
+    return Rejection(status, message, code, (("connection", "close"),))
+
+
+def sendable_headers(reply: BytesReply | StreamReply) -> Headers:
+    """The reply's headers but for lengths, which are the server's; raises `ValueError` for what cannot be sent."""
+    for name, value in reply.headers:
+        if not NAME.fullmatch(name) or CONTROL.search(value):
+            raise ValueError(f"header {name!r} cannot be sent")
+    if not 200 <= reply.status <= 599:
+        raise ValueError(f"status {reply.status} cannot be sent")
+    return [pair for pair in reply.headers if pair[0].lower() not in LENGTHS]
+
+
+async def write_bytes(reply: BytesReply, send: Send, headers: Headers) -> None:
+    """Write a whole answer with `headers` and its length."""
+    headers = [*headers, (b"content-length", b"%d" % len(reply.body))]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+async def write_stream(reply: StreamReply, send: Send, headers: Headers, request: Interruptible) -> Outcome:
+    """Write a stream in the caller's own task, to its end or until the request is interrupted; its links hear which.
+
+    A failed stream that no link can close is left unfinished, so that the server cuts it and it does not look whole.
+    """
+    outcome = Outcome(CLIENT_GONE)
+    try:
+        outcome = await _pump(reply, send, headers, request)
+        if outcome.name != CLIENT_GONE:
+            tail, outcome = _close(reply.links, outcome)
+            if tail is not None:
+                await send({"type": "http.response.body", "body": tail})
+    except OSError as error:
+        outcome = Outcome(CLIENT_GONE, error)
+    except BaseException as error:
+        outcome = Outcome(FAILED, error, reply.owner)
+        raise
+    finally:
+        for owner, fault in reply.finish(outcome):
+            log.error("plugin.failed", plugin=owner, at="stream end", exc_info=fault)
+    return outcome
+
+
+async def _pump(reply: StreamReply, send: Send, headers: Headers, request: Interruptible) -> Outcome:
+    """Write the source through the links; whoever is at work when something is raised is `owner`."""
+    links, owner, sending = reply.links, reply.owner, True
+    try:
+        with request.interruptible():
+            request.may_watch = True  # whoever left a body unread will not read it any more
+            request.watch()
+            await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            sending = False
+            async for chunk in reply.source:
+                for link in links:
+                    if link.step is not None:
+                        owner = link.owner
+                        chunk = _run(link, "step", chunk)  # noqa: PLW2901
+                owner = reply.owner
+                if chunk:
+                    sending = True
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    sending = False
+        for link in links:
+            owner = link.owner
+            if link.check is not None and (error := _run(link, "check")) is not None:
+                return Outcome(FAILED, error, owner)
+    except Exception as error:
+        # a server says with an OSError that it cannot write to the client any more
+        gone = isinstance(error, ClientGone) or (sending and isinstance(error, OSError))
+        return Outcome(CLIENT_GONE, error) if gone else Outcome(FAILED, error, owner)
+    return Outcome(COMPLETED)
+
+
+def _run(link: Link, part: str, *chunk: bytes) -> Any:
+    """The step or check of a link, which is lost when it raises; of a fail-open plugin it is done without."""
+    try:
+        return getattr(link, part)(*chunk)
+    except Exception:
+        setattr(link, part, None)
+        if not link.fail_open:
+            raise
+        log.exception("plugin.failed", plugin=link.owner, at=f"stream {part}", went_on=True)
+        return chunk[0] if chunk else None
+
+
+def _close(links: list[Link], outcome: Outcome) -> tuple[bytes | None, Outcome]:
+    """The closing bytes of every link, passed through the steps further out; None for a stream to be cut."""
+    tail: bytes | None = b"" if outcome.name == COMPLETED else None
+    for link in links:
+        try:
+            if tail and link.step is not None:
+                rest, tail = tail, None
+                tail = link.step(rest)
+            if link.close is not None:
+                tail = (tail or b"") + link.close(outcome)
+        except Exception as error:
+            log.exception("plugin.failed", plugin=link.owner, at="stream close", went_on=link.fail_open)
+            if not link.fail_open and outcome.name == COMPLETED:
+                tail, outcome = None, Outcome(FAILED, error, link.owner)
+    return tail, outcome

@@ -1,0 +1,1 @@
+"""The worker side: which workers serve a request, in which order, and what they are sent."""

@@ -1,0 +1,1 @@
+"""Engines, one a file, found through the entry points of the group `kernel.engines`."""

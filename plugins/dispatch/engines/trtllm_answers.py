@@ -1,0 +1,134 @@
+"""TensorRT-LLM's answers: the handoff in a context worker's, and what no client may see."""
+
+import re
+import sys
+from array import array
+from base64 import b64decode
+from typing import Any, Final
+
+import orjson
+
+from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.engine import Final as FinalAnswer
+from plugins.dispatch.engine import Handoff
+
+_PENDING: Final = frozenset(("length", "not_finished"))
+"""Finish reasons of a context worker that leave the rest to a generation worker."""
+
+_NEEDED: Final = ("ctx_request_id", "disagg_request_id")
+_USAGE: Final = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details")
+_INTERNAL: Final = ("disaggregated_params", "prompt_token_ids", "prompt_token_ids_b64")
+_LEAK: Final = re.compile(rb'"(?:disaggregated_params|prompt_token_ids(?:_b64)?)"\s*:\s*(?!null\b|\s)')
+
+
+def read_context(answer: bytes, *, chat: bool) -> Handoff | FinalAnswer:
+    """What a context worker's answer means: a handoff, or all there is to say.
+
+    Raises:
+        MalformedFault: 502, it has no handoff, or not all of it.
+    """
+    data = _parse(answer, "context")
+    choices = data.get("choices")
+    if not isinstance(choices, list) or not choices or not all(_is_choice(item, chat=chat) for item in choices):
+        raise _malformed("it has no choices of this API", "is not an answer of this API")
+    for slot, choice in enumerate(choices):
+        _check_handoff(choice, slot)
+    # One handoff serves the whole request, also with several choices.
+    first = choices[0]
+    if first.get("finish_reason") not in _PENDING:
+        return FinalAnswer(_stripped(data))
+    params = {
+        **first["disaggregated_params"],
+        "request_type": "generation_only",
+        "schedule_style": 0,
+        "ctx_usage": _counted(data.get("usage")),
+    }
+    return Handoff({"disaggregated_params": params, **_prompt_fields(data, chat=chat)})
+
+
+def strip_internals(answer: bytes) -> bytes:
+    """A generation worker's answer without handoff and token ids; the worker's own bytes if it has none.
+
+    Null fields stay: they say nothing, and are part of the shape that this engine's clients know.
+
+    Raises:
+        MalformedFault: 502, it has such fields and is not a JSON object.
+    """
+    return orjson.dumps(_stripped(_parse(answer, "generation"))) if _LEAK.search(answer) else answer
+
+
+def _counted(usage: object) -> dict[str, Any] | None:
+    """The context phase's token counts, which the generation worker adds to its own."""
+    return {name: usage[name] for name in _USAGE if name in usage} if isinstance(usage, dict) else None
+
+
+def _prompt_fields(data: dict[str, Any], *, chat: bool) -> dict[str, Any]:
+    """The prompt as token ids, so that the generation worker sees exactly what the context worker saw."""
+    packed, tokens = data.get("prompt_token_ids_b64"), data.get("prompt_token_ids")
+    if chat:
+        if packed is not None:
+            return {"prompt_token_ids_b64": packed}
+        return {} if tokens is None else {"prompt_token_ids": tokens}
+    if tokens is None and packed is not None:
+        tokens = _unpack(packed)
+    return {} if tokens is None else {"prompt": tokens}
+
+
+def _unpack(packed: object) -> list[int]:
+    """Token ids out of the base64 of little-endian 32-bit integers."""
+    tokens = array("i")
+    try:
+        tokens.frombytes(b64decode(str(packed), validate=True))
+    except ValueError:
+        raise _malformed("prompt_token_ids_b64 cannot be decoded", "has token ids that cannot be read") from None
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return tokens.tolist()
+
+
+def _check_handoff(choice: dict[str, Any], slot: int) -> None:
+    params, reason = choice.get("disaggregated_params"), choice.get("finish_reason")
+    if not isinstance(params, dict):
+        raise _malformed(f"slot {slot} ended with {reason!r} and without a handoff", "has no handoff")
+    missing = [name for name in _NEEDED if params.get(name) is None]
+    if missing and reason in _PENDING:
+        named = {name: params.get(name) for name in _NEEDED}
+        raise _malformed(f"slot {slot} ended with {reason!r} and {named}", "has an incomplete handoff")
+
+
+def _is_choice(item: object, *, chat: bool) -> bool:
+    match item:
+        case {"message": dict(message)} if chat:
+            calls = message.get("tool_calls") or []
+            return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+        case {"text": str()} if not chat:
+            return True
+        case _:
+            return False
+
+
+def _stripped(data: dict[str, Any]) -> dict[str, Any]:
+    """The answer without what is meant for workers, on the top and in each choice."""
+    choices = data.get("choices")
+    if isinstance(choices, list):
+        plain = [_without_internal(choice) if isinstance(choice, dict) else choice for choice in choices]
+        data = {**data, "choices": plain}
+    return _without_internal(data)
+
+
+def _without_internal(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in value.items() if name not in _INTERNAL}
+
+
+def _parse(answer: bytes, worker: str) -> dict[str, Any]:
+    try:
+        data = orjson.loads(answer)
+    except orjson.JSONDecodeError as error:
+        raise _malformed(str(error), "is not JSON", worker) from None
+    if not isinstance(data, dict):
+        raise _malformed(f"it is a {type(data).__name__}", "is not a JSON object", worker)
+    return data
+
+
+def _malformed(detail: str, what: str, worker: str = "context") -> MalformedFault:
+    return MalformedFault(detail, f"the {worker} worker's answer {what}")

@@ -1,0 +1,49 @@
+"""Which headers pass between clients and workers, in both directions."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kernel import Exchange
+from plugins.slots import TRACE
+
+_PASSED_ON: Final = {name.encode(): name for name in ("accept", "traceparent", "tracestate")}
+_KEPT: Final = re.compile(r"retry-after|(?:x-|anthropic-)?ratelimit-[a-z0-9-]{1,64}")
+_VALUE_LIMIT: Final = 256
+
+
+def is_plain(value: str) -> bool:
+    """Whether a header can have this value: printable ASCII, so that no encoding changes it."""
+    return value.isascii() and value.isprintable()
+
+
+def headers_for_worker(exchange: Exchange) -> dict[str, str]:
+    """What every leg of a request sends. Of the client's own headers only those that mean something to a worker.
+
+    The body is JSON whatever the client called it: it was parsed as such, and strict workers look.
+    """
+    headers = {
+        "content-type": "application/json",
+        "accept-encoding": "identity",
+        "x-request-id": exchange.id,
+    }
+    for name, value in exchange.scope["headers"]:
+        passed = _PASSED_ON.get(name)
+        if passed is not None and passed not in headers:
+            text = value.decode("latin-1")
+            if is_plain(text):
+                headers[passed] = text
+    trace = exchange.get(TRACE)
+    if trace is not None:
+        headers.pop("tracestate", None)
+        headers.update(trace)
+    return headers
+
+
+def headers_for_client(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Of a worker's headers those about limits: when to come back, and what is left until then."""
+    return [
+        (lower, value)
+        for name, value in headers.items()
+        if _KEPT.fullmatch(lower := name.lower()) and len(value) <= _VALUE_LIMIT and is_plain(value)
+    ]

@@ -1,0 +1,139 @@
+"""The plugin `dispatch`: which service a request is for, and the pools behind the services."""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from attrs import define, field, frozen
+
+from kernel import CallNext, DataReply, Exchange, PluginSpec, Rejection, Reply
+from plugins.dispatch.addresses import normal_url
+from plugins.dispatch.client import Limits
+from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds
+from plugins.dispatch.job import Patience, Service, begin
+from plugins.dispatch.pool import Pool, PoolSettings
+from plugins.dispatch.runner import run
+from plugins.endpoints import GENERATIVE, MODELS
+from plugins.slots import MODEL, PAYLOAD, SERVED, STREAM
+
+START_SECONDS: Final = 1.0
+"""How long a start waits for the first probes; workers that take longer are missing at first."""
+
+SHOWN_NAME: Final = 100
+
+
+@define(eq=False)
+class _State:
+    """What runs: services by every name of their model, and each pool once."""
+
+    services: dict[str, Service] = field(factory=dict)
+    pools: list[Pool] = field(factory=list)
+    inherited: list[Pool] = field(factory=list)
+    created: int = 0
+
+
+@frozen
+class Dispatch:
+    """Send each request to the workers of its model, and list the models.
+
+    `keep_alive_seconds` is how long an idle connection is kept: less than the workers keep it. A stream may
+    pause for `read_timeout_seconds`; an answer that is not streamed takes at most `total_timeout_seconds`.
+    """
+
+    pools: tuple[ModelConfig, ...] = field(default=(), validator=check_distinct)
+    health: HealthConfig = field(factory=HealthConfig)
+    connect_timeout_seconds: float = field(default=5.0, validator=check_seconds)
+    read_timeout_seconds: float = field(default=300.0, validator=check_seconds)
+    total_timeout_seconds: float = field(default=600.0, validator=check_seconds)
+    keep_alive_seconds: float = field(default=3.0, validator=check_seconds)
+    _state: _State = field(init=False, factory=_State, eq=False, repr=False)
+
+    def succeed(self, predecessor: "Dispatch") -> None:
+        """Take over the pools whose settings did not change, with their health, load and connections."""
+        self._state.inherited = [pool.acquire() for pool in predecessor._state.pools]  # noqa: SLF001  # one class
+
+    async def start(self) -> None:
+        """Start the other pools, and wait a moment for the first probes."""
+        state = self._state
+        state.created = int(time.time())
+        for model in self.pools:
+            service = self._build_service(model)
+            for name in (model.model, *model.aliases):
+                state.services[name] = service
+        inherited, state.inherited = state.inherited, []
+        for pool in inherited:
+            await pool.release()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_SECONDS):
+                for pool in state.pools:
+                    await pool.known()
+
+    async def stop(self) -> None:
+        """Let go of every pool; those that a successor took over go on."""
+        pools = [*self._state.pools, *self._state.inherited]
+        self._state.pools, self._state.inherited = [], []
+        for pool in pools:
+            await pool.release()
+
+    def unready(self) -> Sequence[str]:
+        """Why no request can be served. One model that can be served is enough to be ready."""
+        services = {id(service): service for service in self._state.services.values()}.values()
+        reasons = [
+            [f"{service.model}: no {role} worker is ready" for role, pool in service.pools.items() if not pool.ready]
+            for service in services
+        ]
+        if not reasons:
+            return ["no pools are configured"]
+        return [] if not all(reasons) else [reason for missing in reasons for reason in missing]
+
+    async def __call__(self, exchange: Exchange, _call_next: CallNext) -> Reply:
+        """Answer; nothing stands further in.
+
+        Raises:
+            Rejection: 404, unknown model; 503, no worker; 502 or 504, a worker failed; or a worker's own.
+        """
+        endpoint = exchange.endpoint
+        if endpoint in GENERATIVE:
+            name = exchange[MODEL]
+            service = self._state.services.get(name)
+            if service is None:
+                raise _unknown_model(name)
+            job = begin(exchange, service)
+            service.engine.check(job.request)
+            return await run(job)
+        if endpoint is MODELS:
+            return DataReply({"object": "list", "data": self._models()})
+        raise Rejection(404, f"nothing serves {endpoint.path}")
+
+    def _models(self) -> list[dict[str, object]]:
+        names = [name for model in self.pools for name in (model.model, *model.aliases)]
+        created = self._state.created
+        return [{"id": name, "object": "model", "created": created, "owned_by": "kernel"} for name in names]
+
+    def _build_service(self, model: ModelConfig) -> Service:
+        pools = {}
+        for role, config in model.roles().items():
+            urls = tuple(map(normal_url, config.workers))
+            settings = PoolSettings(
+                model.model, role, urls, config.policy, model.api_key, self.health, self.keep_alive_seconds
+            )
+            inherited = (pool for pool in self._state.inherited if pool.settings == settings)
+            pools[role] = (next(inherited, None) or Pool(settings)).acquire()
+            self._state.pools.append(pools[role])
+        connect = self.connect_timeout_seconds
+        patience = Patience(
+            Limits(connect, read=self.read_timeout_seconds), Limits(connect, total=self.total_timeout_seconds)
+        )
+        return Service(model.model, model.engine, pools, patience, math.ceil(self.health.interval_seconds))
+
+
+def _unknown_model(name: str) -> Rejection:
+    shown = name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..."
+    message = f"the model {shown!r} does not exist"
+    return Rejection(404, message, "model_not_found", kind="invalid_request_error", param="model")
+
+
+PLUGIN = PluginSpec("dispatch", Dispatch, needs=(PAYLOAD, MODEL, STREAM), fills=(SERVED,))

@@ -1,0 +1,1 @@
+"""Policies, one a file, found through the entry points of the group `kernel.policies`."""

@@ -1,0 +1,69 @@
+"""What a worker's error becomes for the client: its own words, and never its address."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from kernel import Rejection
+from plugins.dispatch.headers import headers_for_client
+from plugins.slots import WorkerRejection
+
+ERROR_LIMIT: Final = 64 * 1024
+"""Bytes of an error's body that are read; a longer one is not looked into."""
+
+CONTEXT_LENGTH: Final = "context_length_exceeded"
+"""OpenAI's code for a prompt that is too long; agents shorten their history when they see it."""
+
+_TOO_LONG: Final = re.compile(r"maximum context length is|exceeds the available context size", re.IGNORECASE)
+
+
+def worker_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> WorkerRejection:
+    """The rejection that says what a worker's answer with a status of 400 or more says.
+
+    OpenAI's shape `{"error": {...}}` and the flat one of TensorRT-LLM and SGLang are understood; of any other
+    body only the status is told, since it may be a stack trace or another server's page.
+    """
+    if not 400 <= status <= 599:
+        return WorkerRejection(502, f"the worker answered with status {status}", "worker_error")
+    kept = tuple(headers_for_client(headers))
+    error = _error_object(body)
+    if error is None:
+        return WorkerRejection(status, f"the worker rejected the request with status {status}", None, kept)
+    message: str = error["message"]
+    code, kind, param = (_text(error, name) for name in ("code", "type", "param"))
+    if _is_too_long(message, code, kind):
+        code = CONTEXT_LENGTH
+    return WorkerRejection(status, message, code, kept, kind=kind, param=param)
+
+
+def no_worker(message: str, seconds: int) -> Rejection:
+    """The rejection of a request that no worker was sent; after `seconds` there may be one."""
+    return Rejection(503, message, "no_worker_ready", (("retry-after", str(seconds)),))
+
+
+def _error_object(body: bytes) -> Mapping[str, Any] | None:
+    """The object that holds the message, if there is one."""
+    try:
+        data = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(data, dict):
+        return None
+    error = data["error"] if isinstance(data.get("error"), dict) else data
+    return error if isinstance(error.get("message"), str) and error["message"] else None
+
+
+def _text(error: Mapping[str, Any], name: str) -> str | None:
+    """A text field; vLLM and llama.cpp repeat the status as a number in `code`, which is no code."""
+    value = error.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _is_too_long(message: str, code: str | None, kind: str | None) -> bool:
+    return (
+        code == CONTEXT_LENGTH
+        or kind == "exceed_context_size_error"  # llama.cpp
+        or _TOO_LONG.search(message) is not None
+    )

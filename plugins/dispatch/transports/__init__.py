@@ -1,0 +1,1 @@
+"""Transports, one a file: the ways to carry out an HTTP attempt."""

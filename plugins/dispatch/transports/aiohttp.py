@@ -1,0 +1,147 @@
+"""HTTP attempts over aiohttp."""
+
+import io
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import lru_cache
+from time import monotonic
+from typing import Final
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.tracing import Trace
+from yarl import URL
+
+from plugins.dispatch.client import (
+    Call,
+    ConnectFault,
+    Fault,
+    Limits,
+    MalformedFault,
+    Response,
+    StaleFault,
+    TimeoutFault,
+    TransportFault,
+)
+
+HEAD_LIMIT: Final = 80 * 1024
+"""TensorRT-LLM workers put a request's metrics into headers of up to this size."""
+
+STALE_SECONDS: Final = 1.0
+"""A connection that its worker had closed breaks within a round trip; later, a worker died of its work."""
+
+_LARGE: Final = 1024 * 1024
+_OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_FAULTS: Final[tuple[tuple[tuple[type[Exception], ...], type[Fault]], ...]] = (
+    ((aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError), ConnectFault),
+    ((TimeoutError,), TimeoutFault),
+    ((aiohttp.ClientResponseError,), MalformedFault),
+    ((aiohttp.ClientError, OSError), TransportFault),
+)
+_FOREIGN: Final = (aiohttp.ClientError, OSError)
+
+_connected: ContextVar[list[bool]] = ContextVar("connected")
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Tells the attempt that asked for a connection that it is a new one; aiohttp itself does not say."""
+
+    async def _create_connection(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # aiohttp names it
+    ) -> ResponseHandler:
+        connection = await super()._create_connection(req, traces, timeout)
+        _connected.get().append(True)
+        return connection
+
+
+class AiohttpClient:
+    """Keeps idle connections for `keep_alive_seconds`, less than workers do; needs a running event loop."""
+
+    def __init__(self, keep_alive_seconds: float) -> None:
+        self._kept = _session(_Connector(limit=0, keepalive_timeout=keep_alive_seconds))
+        self._fresh = _session(_Connector(limit=0, force_close=True))
+
+    async def send(self, call: Call, *, fresh: bool = False) -> Response:
+        """See `Client`."""
+        session = self._fresh if fresh else self._kept
+        connected: list[bool] = []
+        _connected.set(connected)
+        began = monotonic()
+        try:
+            return _Response(
+                await session.request(
+                    call.method,
+                    _url(call.url),
+                    headers=call.headers,
+                    # aiohttp writes a large body in pieces only out of a file
+                    data=call.body if len(call.body) < _LARGE else io.BytesIO(call.body),
+                    timeout=_timeout(call.limits),
+                    allow_redirects=False,
+                )
+            )
+        except _FOREIGN as error:
+            fault = _fault(error)
+            reused = not connected and type(fault) is TransportFault and not _has_begun(error)
+            if reused and monotonic() - began < STALE_SECONDS:
+                fault = StaleFault(fault.detail)
+            raise fault from error
+
+    async def close(self) -> None:
+        """See `Client`."""
+        await self._kept.close()
+        await self._fresh.close()
+
+
+class _Response:
+    """An answer of aiohttp's."""
+
+    __slots__ = ("_content", "_response", "headers", "status")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self._content = response.content
+        self.status: int = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def chunk(self) -> bytes:
+        try:
+            return await self._content.readany()
+        except _FOREIGN as error:
+            raise _fault(error) from error
+
+    def close(self) -> None:
+        self._response.close()
+
+
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=_OWN_HEADERS,
+        max_line_size=HEAD_LIMIT,
+        max_field_size=HEAD_LIMIT,
+    )
+
+
+def _fault(error: Exception) -> Fault:
+    kind = next(fault for kinds, fault in _FAULTS if isinstance(error, kinds))
+    return kind(f"{type(error).__name__}: {error}")
+
+
+def _has_begun(error: Exception) -> bool:
+    """Whether the connection broke in the middle of an answer's head."""
+    return isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str)
+
+
+@lru_cache(maxsize=4096)
+def _url(url: str) -> URL:
+    return URL(url, encoded=True)
+
+
+@lru_cache(maxsize=64)
+def _timeout(limits: Limits) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=limits.total, connect=limits.connect, sock_read=limits.read)

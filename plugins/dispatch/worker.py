@@ -1,0 +1,43 @@
+"""One worker: its address, whether it takes requests, and the load that is reserved on it."""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from attrs import define, field
+
+
+class Role(StrEnum):
+    """What a worker does: the context phase (prefill), or the generation phase (decode)."""
+
+    CONTEXT = "context"
+    GENERATION = "generation"
+
+
+@define(eq=False)
+class Worker:
+    """A server of one role. `index` is its place in the configuration of its pool.
+
+    `up` is None until the first probe. `load` counts reservations, `misses` failed probes in a row, and
+    `faults` what went wrong in traffic, so that a probe that was sent before a fault does not outweigh it.
+    """
+
+    url: str
+    index: int
+    up: bool | None = None
+    load: int = 0
+    misses: int = 0
+    faults: int = 0
+
+
+@define(eq=False)
+class Reservation:
+    """Load held on a worker from its choice until `release`, which may be called any number of times."""
+
+    worker: Worker
+    _given_back: Callable[[Worker], None] | None = field(alias="given_back")
+
+    def release(self) -> None:
+        """Give the load back."""
+        give_back, self._given_back = self._given_back, None
+        if give_back is not None:
+            give_back(self.worker)

@@ -1,0 +1,123 @@
+"""Turns whatever went wrong further in into an answer in the API's shape, and counts it."""
+
+from functools import partial
+from typing import Final, Literal
+
+import orjson
+from attrs import frozen
+from structlog.stdlib import get_logger
+
+from kernel import (
+    CLIENT_GONE,
+    COMPLETED,
+    BytesReply,
+    CallNext,
+    ClientGone,
+    Exchange,
+    Outcome,
+    PluginSpec,
+    Rejection,
+    Reply,
+    StreamReply,
+)
+from plugins.envelopes import openai_error, rejection_of, trtllm_error
+from plugins.metrics import ERRORS, HTTP_EXCEPTIONS, IN_FLIGHT, INTERNAL_ERRORS, REQUESTS, child
+from plugins.slots import SERVED, InvalidRequest, WorkerRejection
+
+GONE_STATUS: Final = 499
+"""Counted for a request that nobody was answered: its client left, or its task was cancelled."""
+
+log = get_logger()
+
+
+@frozen
+class ErrorEnvelope:
+    """Answer rejections and faults in the API's error shape, and count requests by how they ended.
+
+    `envelope`: `openai` for OpenAI's error object, `trtllm` for the shapes of TensorRT-LLM's
+    disaggregated frontend.
+    """
+
+    envelope: Literal["openai", "trtllm"] = "openai"
+
+    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
+        """Pass replies on; make one of an exception. A client that left gets none."""
+        in_flight = child(IN_FLIGHT, exchange.endpoint.name)
+        in_flight.inc()
+        exchange.resources.push(in_flight.dec)
+        try:
+            reply = await call_next(exchange)
+        except ClientGone:
+            _count(exchange, GONE_STATUS, "client_gone")
+            raise
+        except Exception as error:
+            _record(exchange, error)
+            _count(exchange, rejection_of(error).status, _class_of(error))
+            return self._answer(rejection_of(error))
+        except BaseException:
+            _count(exchange, GONE_STATUS, "cancelled")
+            raise
+        if isinstance(reply, StreamReply):
+            reply.attach(end=partial(_end, exchange, reply.status))
+        else:
+            _count(exchange, reply.status, None)
+        return reply
+
+    def _answer(self, rejection: Rejection) -> BytesReply:
+        shape = openai_error if self.envelope == "openai" else trtllm_error
+        headers = [(b"content-type", b"application/json"), *rejection.raw_headers]
+        return BytesReply(orjson.dumps(shape(rejection)), rejection.status, headers)
+
+
+def _end(exchange: Exchange, status: int, outcome: Outcome) -> None:
+    """Count a stream when it has ended."""
+    error = outcome.error
+    if outcome.name == COMPLETED:
+        _count(exchange, status, None)
+    elif outcome.name == CLIENT_GONE or error is None:
+        _count(exchange, GONE_STATUS, "client_gone")
+    elif not isinstance(error, Exception):
+        _count(exchange, status, "cancelled")
+    else:
+        _record(exchange, error, outcome.plugin)
+        _count(exchange, status, _class_of(error))
+
+
+def _record(exchange: Exchange, error: Exception, plugin: str | None = None) -> None:
+    """Count the failure under its name in TensorRT-LLM's frontend; a fault is logged where it is handled."""
+    if isinstance(error, InvalidRequest):
+        return  # counted by the plugin that found it, as a validation exception
+    if isinstance(error, Rejection):
+        HTTP_EXCEPTIONS.inc()
+        return
+    INTERNAL_ERRORS.inc()
+    log.error(
+        "plugin.failed",
+        plugin=plugin or exchange.culprit(error),
+        endpoint=exchange.endpoint.name,
+        request_id=exchange.id,
+        exc_info=error,
+    )
+
+
+def _class_of(error: Exception) -> str:
+    match error:
+        case InvalidRequest():
+            return "invalid_request"
+        case WorkerRejection():
+            return "worker"
+        case Rejection():
+            return "rejected"
+        case _:
+            return "internal"
+
+
+def _count(exchange: Exchange, status: int, error: str | None) -> None:
+    served = exchange.get(SERVED)
+    endpoint, model = exchange.endpoint.name, served.model if served is not None else "other"
+    child(REQUESTS, endpoint, model, str(status)).inc()
+    if error is not None:
+        child(ERRORS, endpoint, model, error).inc()
+
+
+PLUGIN = PluginSpec("error_envelope", ErrorEnvelope)

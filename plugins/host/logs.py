@@ -1,0 +1,67 @@
+"""How log lines look and where they go: one line of JSON each, or colours for a terminal."""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal, TextIO, cast
+
+import orjson
+import structlog
+
+SHARED = (
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+)
+
+
+class _Lines:
+    """Standard error; what cannot be written there is lost, and ends no request."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            return sys.stderr.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+
+def configure_logs(level: str = "info", style: Literal["auto", "json", "console"] = "auto") -> None:
+    """Send structlog's and the standard library's log lines to standard error from `level` on.
+
+    `auto` means colours on a terminal and JSON elsewhere.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    console = style == "console" or (style == "auto" and sys.stderr.isatty())
+    lines = cast("TextIO", _Lines())
+    last: list[structlog.typing.Processor] = [structlog.dev.ConsoleRenderer()]
+    if not console:
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
+    structlog.configure(
+        processors=[*SHARED, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(lines),
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.add_logger_name, *SHARED],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+    )
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(max(number, logging.WARNING))
+
+
+def _to_json(values: dict[str, Any], default: Callable[[Any], Any], **_: object) -> str:
+    """Write a line's values; what orjson does not take, as numbers of any size, is no reason to lose the line."""
+    try:
+        return orjson.dumps(values, default=default, option=orjson.OPT_NON_STR_KEYS).decode()
+    except (TypeError, ValueError):
+        text = {key: value.encode(errors="replace").decode() for key, value in values.items() if isinstance(value, str)}
+        return json.dumps(values | text, default=repr)

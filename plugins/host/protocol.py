@@ -1,0 +1,183 @@
+"""The HTTP/1.1 protocol of the host: what is malformed or cut short gets an answer, and nothing after it is parsed."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+from attrs import define
+from structlog.stdlib import get_logger
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from kernel import TRUNCATED, Rejection
+from plugins.envelopes import openai_error
+from plugins.host.head import HeadTooLarge
+from plugins.host.upgrade import UpgradeProtocol
+
+LINGER_SECONDS: Final = 5.0
+"""How long what a client still sends is read and dropped after its answer is complete.
+
+A socket that is closed with unread data resets the connection, and the answer may be lost on its way.
+"""
+
+TRUNCATED_SECONDS: Final = 30.0
+"""How long an application may take to answer a request that was cut short before it is cut off itself."""
+
+log = get_logger()
+
+
+@define(eq=False)
+class Outlet:
+    """The transport as a request's cycle sees it: closing is left to the protocol, which may linger."""
+
+    write: Callable[[bytes], None]
+    is_closing: Callable[[], bool]
+    close: Callable[[], None]
+
+
+class KernelProtocol(UpgradeProtocol):
+    """One connection of a client."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._deaf = False  # nothing that still comes in is parsed
+        self._lingers = False  # the last answer is out, and what the client still sends is dropped
+        self._half_open = False  # the client has ended its side
+        self._refusal: str | None = None  # what a 400 says once the answers before it are out
+        self._expiry: asyncio.TimerHandle | None = None
+        self._running: Any = None  # the cycle that is being answered; `cycle` is the latest that came in
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take over a connection."""
+        super().connection_made(transport)
+        self._outlet = Outlet(transport.write, transport.is_closing, self._close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of a connection."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close the connection as soon as nothing is being answered on it."""
+        if self._lingers:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came in, unless the connection's last request was heard already."""
+        if not self._deaf:
+            super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Start to answer a request."""
+        super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = self._outlet  # type: ignore[assignment]
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request of the connection, or refuse the malformed one that came next."""
+        if self._lingers:
+            self.server_state.total_requests += 1
+            return
+        last = not self.pipeline
+        super().on_response_complete()
+        if self._refusal is not None and last:
+            self._refuse(self._refusal)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Answer a client that ends its side in the middle of a request; after a whole one it has hung up."""
+        self._half_open = True
+        if self._deaf:
+            return None
+        if self.is_idle():
+            if self.has_half_a_head():
+                self.send_400_response("the request ended in the middle of its headers")
+            return None
+        cycle = self.cycle
+        if not cycle.more_body or cycle.response_started or self._is_queued():
+            return None
+        cycle.scope["state"][TRUNCATED] = True
+        cycle.keep_alive = False
+        cycle.message_event.set()
+        self._expiry = self.loop.call_later(TRUNCATED_SECONDS, self._cut_unanswered)
+        return True
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a malformed request, after the answers to those before it."""
+        if self._deaf:
+            return
+        self._deaf = True
+        self._unset_keepalive_if_required()
+        error = sys.exception()
+        cause = error.__context__ or error if error is not None else None  # what a callback of the parser raised
+        if cause is not None:
+            msg = str(cause) if isinstance(cause, HeadTooLarge) else "the request is not valid HTTP"
+        log.info("request.malformed", reason=str(cause or msg)[:200])
+        cycle = self.cycle
+        if self.is_idle():
+            # a request with its answer: malformed is the rest of its body
+            if cycle is not None and cycle.more_body:  # type: ignore[redundant-expr]
+                self._linger()
+            else:
+                self._refuse(msg)
+        elif not cycle.more_body:
+            self._refusal = msg
+        elif self._is_queued():
+            self.pipeline.popleft()
+            self._refusal = msg
+        elif cycle.response_started:
+            cycle.keep_alive = False
+        else:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            self._refuse(msg)
+
+    def _is_queued(self) -> bool:
+        """Whether the latest request waits for the answers to earlier ones."""
+        return any(cycle is self.cycle for cycle, _ in self.pipeline)
+
+    def _refuse(self, message: str) -> None:
+        self._refusal = None
+        if self.transport.is_closing():
+            return
+        body = orjson.dumps(openai_error(Rejection(400, message, "malformed_request")))
+        fields = [
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        head = b"".join(b"%b: %b\r\n" % pair for pair in fields)
+        self.transport.write(STATUS_LINE[400] + head + b"\r\n" + body)
+        self._linger()
+
+    def _close(self) -> None:
+        """Close after an answer; one that was given before all of its request came must not be lost."""
+        if self.cycle.response_complete and self.cycle.more_body:
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        if self._half_open or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self._deaf = self._lingers = True
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._expiry = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def _cut_unanswered(self) -> None:
+        if not self.cycle.response_started:
+            self.transport.abort()

@@ -1,0 +1,68 @@
+"""What is answered beside the chain: metrics, and an error object for every address that does not exist."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Receive, Scope, Send
+
+from kernel import Endpoint, Rejection
+from plugins.envelopes import openai_error
+from plugins.metrics import exposition
+
+METRICS: Final = ("/metrics", "/metrics/", "/prometheus/metrics", "/prometheus/metrics/")
+READABLE: Final = ("/health", "/livez", "/version", *METRICS)
+"""Addresses beside the chain, which answer to GET and HEAD."""
+
+PATH_CHARACTERS: Final = 200
+METHOD_CHARACTERS: Final = 20
+
+
+def build_routes(endpoints: Iterable[Endpoint]) -> list[BaseRoute]:
+    """The routes that come after the application's own; the last one takes every path."""
+    known: dict[str, set[str]] = {path: {"GET", "HEAD"} for path in READABLE}
+    for endpoint in endpoints:
+        known.setdefault(endpoint.path, set()).add(endpoint.method)
+    allowed = {path: ", ".join(sorted(methods)) for path, methods in known.items()}
+    return [*(Route(path, tell_metrics) for path in METRICS), Unknown(allowed)]
+
+
+async def tell_metrics(_request: Request) -> Response:
+    """Answer with the metrics of every process of the instance."""
+    text, kind = exposition()
+    return Response(text, headers={"content-type": kind})
+
+
+class Unknown(BaseRoute):
+    """Takes every request that is left; answers 404, or 405 where the path exists, with OpenAI's error object."""
+
+    def __init__(self, allowed: Mapping[str, str]) -> None:
+        """`allowed` has the methods of each path that exists, as in the header `allow`."""
+        self._allowed = allowed
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether a scope is for this route; targets without a slash are, as in `OPTIONS *`."""
+        return Match.FULL if scope["type"] == "http" else Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; its body is not read."""
+        path = scope["path"]
+        asked = f"{_printable(scope['method'], METHOD_CHARACTERS)} {_printable(path, PATH_CHARACTERS)}"
+        headers = {}
+        if path in self._allowed:
+            headers["allow"] = self._allowed[path]
+            error = Rejection(405, f"{asked}: this path answers to {self._allowed[path]}", "method_not_allowed")
+        else:
+            error = Rejection(404, f"there is no {asked}", "not_found")
+        response = Response(orjson.dumps(openai_error(error)), error.status, headers, "application/json")
+        if scope["method"] == "HEAD":
+            response.body = b""
+        await response(scope, receive, send)
+
+
+def _printable(text: str, characters: int) -> str:
+    cut = text if len(text) <= characters else f"{text[:characters]}..."
+    return "".join(character if character.isprintable() else "?" for character in cut)

@@ -1,0 +1,92 @@
+"""What standard plugins leave in an exchange for each other and for third parties."""
+
+from typing import Any, Final
+
+import orjson
+from attrs import define, frozen
+
+from kernel import Rejection, Slot
+
+
+class InvalidRequest(Rejection):
+    """A body that is not a valid request of its API; counted as a validation exception."""
+
+
+class WorkerRejection(Rejection):
+    """A worker answered with an error; its status and message are kept, its address is not."""
+
+
+@define(eq=False)
+class Payload:
+    """A request body: `raw` as it came, `data` as parsed, `edited` once a plugin changed `data`."""
+
+    raw: bytes
+    data: dict[str, Any]
+    edited: bool = False
+
+    def edit(self) -> dict[str, Any]:
+        """The data, to be changed; from now on it is sent in place of the raw bytes."""
+        self.edited = True
+        return self.data
+
+    def encode(self) -> bytes:
+        """The bytes to send: the client's own unless a plugin edited them.
+
+        Raises:
+            Rejection: 400, the client's JSON is nested more deeply than it can be written again.
+        """
+        if not self.edited:
+            return self.raw
+        try:
+            return orjson.dumps(self.data)
+        except orjson.JSONEncodeError:
+            try:
+                orjson.dumps(orjson.loads(self.raw))
+            except orjson.JSONEncodeError:
+                raise Rejection(400, "the request body is nested too deeply", "invalid_body") from None
+            raise  # a plugin put in what is no JSON
+
+
+@frozen
+class Conversation:
+    """Which conversation a request belongs to, and where that was found (a header's or field's name)."""
+
+    id: str
+    source: str
+    subagent_affinity: str | None = None
+
+
+@define(eq=False)
+class Timing:
+    """When a request passed its stations, readings of `time.monotonic()` in seconds; None while it has not.
+
+    `dispatched`: the first leg was sent. `answered`: the last leg's first bytes came in. `finished`: the
+    last byte went out.
+    """
+
+    arrived: float
+    dispatched: float | None = None
+    answered: float | None = None
+    finished: float | None = None
+
+
+@define(eq=False)
+class Served:
+    """Who served a request: `model` is a configured name (a safe label), `workers` are for the log alone."""
+
+    model: str
+    engine: str
+    workers: list[str]
+    attempts: int = 0
+
+
+PAYLOAD: Final = Slot[Payload]("payload")
+MODEL: Final = Slot[str]("model")
+STREAM: Final = Slot[bool]("stream")
+BODY_SECONDS: Final = Slot[float]("body_seconds")
+"""How long the client took to send its body."""
+CONVERSATION: Final = Slot[Conversation]("conversation")
+TIMING: Final = Slot[Timing]("timing")
+SERVED: Final = Slot[Served]("served")
+TRACE: Final = Slot[tuple[tuple[str, str], ...]]("trace")
+"""The trace context to send to workers, as headers; without it the client's own is passed on."""

@@ -1,0 +1,220 @@
+"""What goes to a worker that serves whole requests, and what comes back from it."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from kernel import BytesReply, StreamReply
+from kernel.testing import run_chain
+from plugins.dispatch.rejections import ERROR_LIMIT
+from plugins.endpoints import COMPLETIONS
+from plugins.slots import SERVED, TIMING, TRACE
+from tests.dispatch.scripted import OK, Seen, framed, scripted
+from tests.dispatch.support import ask, body_of, exchange_of, running, single
+
+pytestmark = pytest.mark.anyio
+
+ODD = b'{ "id":1.50,\n "choices" : [] , "x":"\\u00e9"}'
+EVENTS = [b'data: {"a":"\xc3', b'\xa9"}\n', b"\ndata: [DO", b"NE]\n\n"]
+
+
+async def answer_odd(seen: Seen) -> None:
+    """Answer with JSON that no encoder would write like this."""
+    await seen.answer(ODD, "200 OK", "content-type: application/json; charset=utf-8", "server: x", "x-host: 10.0.0.5")
+
+
+async def stream_events(seen: Seen) -> None:
+    """Stream events, cut anywhere."""
+    await seen.begin_stream(*EVENTS)
+    await seen.end_stream()
+
+
+async def test_the_workers_bytes_come_back_unchanged() -> None:
+    """Body, status and content type are the worker's; its other headers stay inside."""
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        answer = await ask(dispatch, exchange_of(body_of()))
+    assert isinstance(answer.reply, BytesReply)
+    assert (answer.reply.status, answer.body) == (200, ODD)
+    assert answer.reply.headers == [(b"content-type", b"application/json; charset=utf-8")]
+
+
+async def test_the_clients_bytes_go_out_unchanged() -> None:
+    """Nothing is parsed and written anew on the way to the worker."""
+    raw = body_of(temperature=1.50, user="é")
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange_of(raw, endpoint=COMPLETIONS))
+    assert worker.seen[0].line == "POST /v1/completions HTTP/1.1"
+    assert worker.seen[0].body == raw
+
+
+async def test_a_path_before_the_api_is_kept() -> None:
+    """A worker behind a proxy has its address in a path; its probes go there too."""
+    async with scripted(answer_odd) as worker, running(single(f"{worker.url}/models/a/")) as dispatch:
+        await ask(dispatch, exchange_of(body_of()))
+    assert worker.seen[0].line == "POST /models/a/v1/chat/completions HTTP/1.1"
+
+
+async def test_a_stream_comes_back_unchanged() -> None:
+    """Bytes are passed on as they come, wherever they are cut, and whatever they say."""
+    async with scripted(stream_events) as worker, running(single(worker.url)) as dispatch:
+        answer = await ask(dispatch, exchange_of(body_of(stream=True)))
+    assert isinstance(answer.reply, StreamReply)
+    assert answer.body == b"".join(EVENTS)
+    assert answer.reply.headers == [(b"content-type", b"text/event-stream; charset=utf-8")]
+
+
+async def test_chunks_are_passed_on_when_they_come() -> None:
+    """Nothing waits for more: each chunk reaches the client before the worker sends the next."""
+    turns: asyncio.Queue[None] = asyncio.Queue()
+
+    async def one_by_one(seen: Seen) -> None:
+        await seen.begin_stream()
+        for chunk in EVENTS:
+            await seen.send(framed(chunk))
+            await turns.get()
+        await seen.end_stream()
+
+    async with scripted(one_by_one) as worker, running(single(worker.url)) as dispatch:
+        exchange = exchange_of(body_of(stream=True))
+        reply = await run_chain([dispatch], exchange)
+        assert isinstance(reply, StreamReply)
+        got = []
+        async for chunk in reply.source:
+            got.append(chunk)
+            turns.put_nowait(None)
+        await exchange.release()
+    assert got == EVENTS
+
+
+async def test_what_arrived_together_is_passed_on_together() -> None:
+    """Chunks that wait are joined: one write for each would cost more than all the rest."""
+
+    async def burst(seen: Seen) -> None:
+        await seen.send(
+            OK
+            + b"content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+            + b"".join(map(framed, EVENTS))
+            + b"0\r\n\r\n"
+        )
+
+    async with scripted(burst) as worker, running(single(worker.url)) as dispatch:
+        answer = await ask(dispatch, exchange_of(body_of(stream=True)))
+    assert answer.written is not None
+    assert [chunk for chunk in answer.written.chunks if chunk] == [b"".join(EVENTS)]
+
+
+async def test_only_headers_that_mean_something_to_a_worker_are_sent() -> None:
+    """The client's credentials, cookies, proxy and internal headers end here."""
+    sent = [
+        ("accept", "text/event-stream"), ("traceparent", "00-a-b-01"), ("tracestate", "x=1"),
+        ("authorization", "Bearer client"), ("cookie", "a=b"), ("user-agent", "sdk"), ("x-api-key", "k"),
+        ("content-type", "text/plain"), ("x-request-id", "id-1"), ("x-forwarded-for", "1.2.3.4"),
+        ("x-prefiller-host-port", "10.0.0.5:80"), ("x-override-bootstrap-host", "evil"),
+        ("accept-encoding", "gzip"), ("x-stub-fault", "hang"), ("connection", "x-custom"),
+    ]  # fmt: skip
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange_of(body_of(), headers=sent))
+    got = worker.seen[0].header
+    assert got == {
+        "host": worker.url.removeprefix("http://"),
+        "content-type": "application/json",
+        "content-length": str(len(body_of())),
+        "accept-encoding": "identity",
+        "accept": "text/event-stream",
+        "x-request-id": "id-1",
+        "traceparent": "00-a-b-01",
+        "tracestate": "x=1",
+    }
+
+
+async def test_the_trace_of_an_outer_plugin_replaces_the_clients() -> None:
+    """A state that belongs to the client's own parent is not sent with another parent."""
+    exchange = exchange_of(body_of(), headers=[("traceparent", "00-a-b-01"), ("tracestate", "x=1")])
+    exchange[TRACE] = (("traceparent", "00-c-d-01"),)
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange)
+    assert worker.seen[0].header["traceparent"] == "00-c-d-01"
+    assert "tracestate" not in worker.seen[0].header
+
+
+async def test_a_header_that_an_encoding_could_change_is_dropped() -> None:
+    """Only printable ASCII is the same on both sides."""
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange_of(body_of(), headers=[("tracestate", "é"), ("accept", "a\tb")]))
+    assert not {"tracestate", "accept"} & worker.seen[0].header.keys()
+
+
+@pytest.mark.parametrize(
+    "field", ["kv_transfer_params", "disaggregated_params", "bootstrap_host", "bootstrap_port", "bootstrap_room"]
+)
+@pytest.mark.parametrize("value", [None, {"do_remote_prefill": True, "remote_host": "10.0.0.5"}])
+async def test_a_client_cannot_send_a_handoff(field: str, value: object) -> None:
+    """The fields by which workers find each other's memory are taken out, also where they are null."""
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange_of(body_of(**{field: value, "temperature": 0.5})))
+    assert orjson.loads(worker.seen[0].body) == orjson.loads(body_of(temperature=0.5))
+
+
+async def test_a_handoff_cannot_hide_behind_another_spelling_of_its_name() -> None:
+    """What counts is what a worker's parser would find."""
+    raw = body_of().replace(b"{", b'{"kv_transfer_p\\u0061rams":{"remote_host":"x"},"bootstrap_room":1,', 1)
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange_of(raw))
+    assert orjson.loads(worker.seen[0].body) == orjson.loads(body_of())
+
+
+async def test_an_alias_is_sent_as_the_models_own_name() -> None:
+    """Workers know the model by one name, and many answer 404 for any other."""
+    async with scripted(answer_odd) as worker, running(single(worker.url, aliases=("gpt-4o",))) as dispatch:
+        exchange = exchange_of(body_of(model="gpt-4o"))
+        await ask(dispatch, exchange)
+    assert orjson.loads(worker.seen[0].body) == orjson.loads(body_of())
+    assert exchange[SERVED].model == "m"
+
+
+async def test_a_workers_limits_reach_the_client() -> None:
+    """Headers that say what is left are the client's business."""
+
+    async def limited(seen: Seen) -> None:
+        await seen.answer(ODD, "200 OK", "x-ratelimit-remaining-tokens: 12", "retry-after: 1")
+
+    async with scripted(limited) as worker, running(single(worker.url)) as dispatch:
+        answer = await ask(dispatch, exchange_of(body_of()))
+    assert answer.reply is not None
+    assert (b"x-ratelimit-remaining-tokens", b"12") in answer.reply.headers
+
+
+async def test_a_worker_may_send_large_headers() -> None:
+    """TensorRT-LLM puts metrics of many steps into one."""
+
+    async def verbose(seen: Seen) -> None:
+        await seen.answer(ODD, "200 OK", "x-trtllm-step-metrics: " + "x" * 75_000)
+
+    async with scripted(verbose) as worker, running(single(worker.url)) as dispatch:
+        assert (await ask(dispatch, exchange_of(body_of()))).body == ODD
+
+
+async def test_a_request_leaves_its_traces() -> None:
+    """Who served it, and when it was sent and answered, is there for the log and the metrics."""
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        exchange = exchange_of(body_of())
+        await ask(dispatch, exchange)
+    served, timing = exchange[SERVED], exchange[TIMING]
+    assert (served.model, served.engine, served.workers, served.attempts) == ("m", "openai", [worker.url], 1)
+    assert timing.dispatched is not None
+    assert timing.answered is not None
+    assert timing.arrived <= timing.dispatched <= timing.answered
+
+
+@pytest.mark.parametrize("size", [ERROR_LIMIT, 3 * 1024 * 1024])
+async def test_large_bodies_pass_whole(size: int) -> None:
+    """Neither direction has a limit below that of the client's body."""
+
+    async def echo(seen: Seen) -> None:
+        await seen.answer(seen.body)
+
+    raw = body_of(user="x" * size)
+    async with scripted(echo) as worker, running(single(worker.url)) as dispatch:
+        answer = await ask(dispatch, exchange_of(raw))
+    assert answer.body == raw

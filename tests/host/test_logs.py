@@ -1,0 +1,47 @@
+"""Log lines are JSON, one each, and a log that cannot be written ends no request."""
+
+import os
+import subprocess
+import sys
+
+import orjson
+
+PROGRAM = """
+import structlog
+from plugins.host.logs import configure_logs
+configure_logs("info", "json")
+log = structlog.get_logger()
+log.debug("not.said")
+log.info("thing.done", text="\\u00e4 \\ud800", number=10**30, odd=object, nested={1: (2,)})
+try:
+    raise RuntimeError("x")
+except RuntimeError:
+    log.exception("thing.failed")
+import logging
+logging.getLogger("other").warning("foreign %s", "line")
+"""
+
+
+def test_every_line_is_one_json_object() -> None:
+    """Whatever a value is, the line can be read by a program."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, timeout=30, check=True)
+    lines = [orjson.loads(line) for line in done.stderr.splitlines()]
+
+    assert [line["event"] for line in lines] == ["thing.done", "thing.failed", "foreign line"]
+    assert [line["level"] for line in lines] == ["info", "error", "warning"]
+    assert "RuntimeError: x" in lines[1]["exception"]
+
+
+def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
+    """Lines to a closed pipe are lost, and the program goes on."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        program = f"{PROGRAM}\nprint('went on')"
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=writer, timeout=30, check=False
+        )
+    finally:
+        os.close(writer)
+
+    assert done.stdout == b"went on\n"

@@ -1,0 +1,89 @@
+"""What is answered beside the chain."""
+
+import json
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.host.support import Served, serving
+from tests.host.wire import Answer, request
+
+
+@pytest.fixture
+def served(terminal: ModuleType) -> Any:
+    """A server."""
+    with serving() as server:
+        yield server
+
+
+def ask(served: Served, method: str, path: str) -> Answer:
+    """One request on a connection of its own."""
+    client = served.client().send(request(path, b"", "connection: close", method=method))
+    data = client.read_all()
+    head, _, body = data.partition(b"\r\n\r\n")
+    if method == "HEAD":
+        assert body == b""
+        client.data = head.replace(b"content-length", b"x-length") + b"\r\n\r\n"
+    (answer,) = client.answers()
+    return answer
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/", "/prometheus/metrics", "/prometheus/metrics/"])
+def test_metrics(served: Served, path: str) -> None:
+    """Prometheus finds the metrics under either path, with a slash at the end or without."""
+    answer = ask(served, "GET", path)
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    assert b"# TYPE total_requests_total counter" in answer.body
+    head = ask(served, "HEAD", path)
+    assert (head.status, head.body) == (200, b"")
+    assert int(head.headers["x-length"]) > 0
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
+@pytest.mark.parametrize("path", ["/", "/v1/nothing", "/echo/", "/v1%2Fmodels", "*"])
+def test_unknown_path(served: Served, method: str, path: str) -> None:
+    """A path that does not exist gets a 404 with OpenAI's error object, whatever the method."""
+    answer = ask(served, method, path)
+    assert answer.status == 404
+    assert answer.headers["content-type"] == "application/json"
+    if method != "HEAD":
+        error = json.loads(answer.body)["error"]
+        assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", None, "not_found")
+        assert method in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("GET", "/echo", "POST"),
+        ("HEAD", "/echo", "POST"),
+        ("POST", "/metrics", "GET, HEAD"),
+        ("DELETE", "/health", "GET, HEAD"),
+        ("POST", "/version", "GET, HEAD"),
+        ("PUT", "/livez", "GET, HEAD"),
+    ],
+)
+def test_wrong_method(served: Served, method: str, path: str, allow: str) -> None:
+    """A path that exists tells which methods it has."""
+    answer = ask(served, method, path)
+    assert (answer.status, answer.headers["allow"]) == (405, allow)
+    if method != "HEAD":
+        error = json.loads(answer.body)["error"]
+        assert error["code"] == "method_not_allowed"
+        assert path in error["message"]
+
+
+def test_long_and_unprintable_path(served: Served) -> None:
+    """What an answer repeats of a path is short and can be printed."""
+    answer = ask(served, "GET", "/%0d%0a%1b[31m%e2%80%ae%ff" + "a" * 1000)
+    message = json.loads(answer.body)["error"]["message"]
+    assert message.isprintable()
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize("path", ["/health", "/livez", "/version"])
+def test_own_routes_come_first(served: Served, path: str) -> None:
+    """The application's own addresses are not shadowed."""
+    assert ask(served, "GET", path).status == 200

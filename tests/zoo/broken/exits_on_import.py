@@ -1,0 +1,3 @@
+"""A module that wants to end the process."""
+
+raise SystemExit("run me from the command line")
