@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from time import monotonic
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 from starlette.datastructures import Headers
@@ -107,9 +107,10 @@ class Exchange(Interruptible):
         return await read_body(self, self._receive, self.scope, limit, seconds)
 
     def __getitem__(self, slot: Slot[T]) -> T:
-        if slot not in self._slots:
-            raise LookupError(f"slot {slot.name!r} is empty")
-        return cast("T", self._slots[slot])
+        try:
+            return self._slots[slot]  # type: ignore[no-any-return]  # what a slot of T was given
+        except KeyError:
+            raise LookupError(f"slot {slot.name!r} is empty") from None
 
     def __setitem__(self, slot: Slot[T], value: T) -> None:
         self._slots[slot] = value

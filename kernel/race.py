@@ -25,7 +25,7 @@ class Guard:
         owner = self._owner
         if owner.reason is not None:
             raise owner.reason
-        task = asyncio.current_task()
+        task = asyncio.current_task(owner.loop)
         if task is None:
             raise RuntimeError("a guard needs a task")
         self._task, self._cancelling, self._parent = task, task.cancelling(), owner.guard
