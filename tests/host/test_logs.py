@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import orjson
 
@@ -28,6 +29,7 @@ def test_every_line_is_one_json_object() -> None:
     lines = [orjson.loads(line) for line in done.stderr.splitlines()]
 
     assert [line["event"] for line in lines] == ["thing.done", "thing.failed", "foreign line"]
+    assert all(datetime.fromisoformat(line["timestamp"]).tzinfo == UTC for line in lines)
     assert [line["level"] for line in lines] == ["info", "error", "warning"]
     assert "RuntimeError: x" in lines[1]["exception"]
 
