@@ -14,8 +14,13 @@ from plugins.dispatch.worker import Role
 from plugins.slots import CONVERSATION, PAYLOAD, SERVED, STREAM, TIMING, Served, Timing
 
 HANDOFF_FIELDS: Final = frozenset(
-    ("kv_transfer_params", "disaggregated_params", "bootstrap_host", "bootstrap_port", "bootstrap_room")
-)
+    (
+        "kv_transfer_params",  # vLLM
+        "disaggregated_params",  # TensorRT-LLM
+        "bootstrap_host", "bootstrap_port", "bootstrap_room",  # SGLang
+        "migration_request", "with_cache", "preserve_cache",  # LMDeploy
+    )
+)  # fmt: skip
 """Fields by which workers hand a KV cache over. From a client they could name any address, or crash a worker."""
 
 

@@ -146,8 +146,12 @@ async def test_a_header_that_an_encoding_could_change_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["kv_transfer_params", "disaggregated_params", "bootstrap_host", "bootstrap_port", "bootstrap_room"]
-)
+    "field",
+    [
+        "kv_transfer_params", "disaggregated_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",
+        "migration_request", "with_cache", "preserve_cache",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("value", [None, {"do_remote_prefill": True, "remote_host": "10.0.0.5"}])
 async def test_a_client_cannot_send_a_handoff(field: str, value: object) -> None:
     """The fields by which workers find each other's memory are taken out, also where they are null."""
