@@ -65,6 +65,15 @@ def read(answer: Any, endpoint: Endpoint = CHAT_COMPLETIONS) -> Any:
     return TrtllmEngine().read(Role.CONTEXT, request_of(CHAT, endpoint), raw)
 
 
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("endpoint", [CHAT_COMPLETIONS, COMPLETIONS])
+def test_a_client_cannot_send_the_token_ids_of_a_handoff(role: Role, endpoint: Endpoint) -> None:
+    """A worker would take them in place of the messages."""
+    client = {**CHAT, "prompt": "Hello", "prompt_token_ids": [7], "prompt_token_ids_b64": "BwAAAA=="}
+    data = sent(TrtllmEngine(), role, request_of(client, endpoint), Handoff({}))
+    assert not {"prompt_token_ids", "prompt_token_ids_b64"} & data.keys()
+
+
 def test_the_context_worker_is_asked_for_the_context_phase_only() -> None:
     """The client's own fields stay, also its limit: the worker stops by itself after one token."""
     data = sent(TrtllmEngine(), Role.CONTEXT, request_of(CHAT))

@@ -17,6 +17,8 @@ from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
 
 _MSGPACK_HEADERS = {"x-trtllm-msgpack": "1"}
 _CONTEXT_FIRST = 0
+_PROMPT_IDS = ("prompt_token_ids", "prompt_token_ids_b64")
+"""Part of a handoff. From a client they would stand in for the messages, past the chat template and its guard."""
 
 
 @frozen
@@ -50,11 +52,8 @@ class TrtllmEngine:
             data["stream"] = False
             data["stream_options"] = None
         else:
-            if request.endpoint is CHAT_COMPLETIONS:
-                data.pop("prompt_token_ids", None)
-                data.pop("prompt_token_ids_b64", None)
-                if self.gen_strip_message_history:
-                    data["messages"] = data["messages"][-1:]
+            if request.endpoint is CHAT_COMPLETIONS and self.gen_strip_message_history:
+                data["messages"] = data["messages"][-1:]
             data.update(handoff.fields if handoff is not None else {"disaggregated_params": None})
         return self._encode(data)
 
@@ -84,6 +83,8 @@ class TrtllmEngine:
 def _copy(request: Request) -> dict[str, Any]:
     """The client's fields for one leg, with a single prompt, and the conversation where one is known."""
     data = dict(request.payload.data)
+    for name in _PROMPT_IDS:
+        data.pop(name, None)
     if request.endpoint is COMPLETIONS:
         data["prompt"] = _one_prompt(data.get("prompt"))
     if request.conversation is not None:
