@@ -89,6 +89,18 @@ def test_the_plugin_in_fifteen_lines_is_the_one_that_is_tested() -> None:
             assert "class TenantGate" not in block or block == PLUGIN.read_text(), identify(page)
 
 
+def test_the_test_of_the_plugin_passes_as_it_is_shown(tmp_path: Path) -> None:
+    """In a folder with nothing but the plugin beside it, and with no plugin of pytest that a newcomer has to know."""
+    (shown,) = [block for block in blocks_of(ROOT / "README.md", "python") if "def test_" in block]
+    (tmp_path / "tenant_gate.py").write_text(PLUGIN.read_text())
+    (tmp_path / "test_tenant_gate.py").write_text(shown)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:anyio", "-p", "no:cacheprovider"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout, done.stdout
+
+
 @pytest.mark.parametrize("page", PAGES, ids=identify)
 def test_python_that_is_shown_can_be_compiled(page: Path) -> None:
     """Whole files, parts of one, and signatures."""
