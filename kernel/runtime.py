@@ -96,7 +96,7 @@ class Runtime:
                     await plugin.start()
             except BaseException as error:
                 await _stop(started)
-                if not isinstance(error, Exception):
+                if not isinstance(error, Exception | SystemExit):
                     raise
                 raise ConfigError(f"plugin {name!r} did not start: {type(error).__name__}: {error}") from error
         return assembly

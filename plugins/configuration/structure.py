@@ -54,7 +54,7 @@ class _Given:
                     final = item.converter(built, *rest) if item.converter else built
                     if item.validator:
                         item.validator(None, item, final)
-        except Exception as error:  # whatever a plugin's class raises is a problem of its configuration
+        except (Exception, SystemExit) as error:  # whatever a plugin's class raises is a problem of its configuration
             own = any(isinstance(argument, attrs.Attribute) for argument in error.args)  # of attrs' validators
             reason = " ".join(str(error.args[0] if own else error).split()).rstrip(".")
             prefix = "" if own or isinstance(error, ValueError | KernelError) else f"{type(error).__name__}: "

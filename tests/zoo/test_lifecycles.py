@@ -18,6 +18,13 @@ async def test_a_plugin_that_does_not_start_is_one_error(shelf: Shelf) -> None:
     assert await problem_of(habitat) == "plugin 'animal' did not start: OSError: the port is taken"
 
 
+@pytest.mark.parametrize("when", ["at_start", "at_making"])
+async def test_a_plugin_that_exits_ends_no_kernel(shelf: Shelf, when: str) -> None:
+    """A reload is refused, as for any other plugin that does not start."""
+    habitat = Habitat(shelf, "lifecycles:ALIVE", f"plugins: {{animal: {{config: {{{when}: exit}}}}}}")
+    assert (await problem_of(habitat)).endswith("SystemExit: no license")
+
+
 async def test_a_start_that_ends_in_more_than_an_exception_ends_the_start(shelf: Shelf) -> None:
     """It is not made an error of the configuration."""
     habitat = Habitat(shelf, "lifecycles:ALIVE", "plugins: {animal: {config: {at_start: fault}}}")

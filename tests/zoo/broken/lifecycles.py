@@ -1,6 +1,7 @@
 """Plugins that do not start, do not stop, or never come to an end of either."""
 
 import asyncio
+import sys
 
 from attrs import frozen
 
@@ -19,6 +20,12 @@ class Alive:
     at_stop: str = ""
     at_succession: str = ""
     at_question: str = ""
+    at_making: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Be made."""
+        if self.at_making:
+            sys.exit("no license")
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
         """Pass the exchange on."""
@@ -68,6 +75,8 @@ async def _misbehave(how: str) -> None:
             raise OSError("the port is taken")
         case "fault":
             raise BaseFault
+        case "exit":
+            sys.exit("no license")
         case "hang":
             await asyncio.Event().wait()
 
