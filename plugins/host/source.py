@@ -14,6 +14,9 @@ from plugins.configuration import Document, Settings
 from plugins.host.instance import Record, now
 
 POLL_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 0.1
+"""How long a change must stay as it is: half of a file, and an empty one, may be a configuration too."""
+
 READ_BYTES: Final = 1024 * 1024 + 1
 """One more than a configuration may have: a larger file is read no further, and refused."""
 
@@ -87,7 +90,10 @@ class Reloader:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             content = await asyncio.to_thread(self._look)
-            if content is not None and content != self._content:
+            if content is None or content == self._content:
+                continue
+            await asyncio.sleep(SETTLE_SECONDS)
+            if content == await asyncio.to_thread(self._look):
                 self._content = content
                 await self._reload()
 

@@ -53,6 +53,7 @@ class Watched:
 async def watching(path: Path, monkeypatch: pytest.MonkeyPatch, *, watch: bool = True) -> AsyncIterator[Watched]:
     """A running reloader of the terminal plugin, which looks at its file if it shall `watch`."""
     monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.01)
     source = Source(path)
     runtime = Runtime(STANDARD, source.load)
     record = Record(State.of_this_process("127.0.0.1:1", path))
@@ -95,6 +96,23 @@ async def test_change(path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[
         await watched.looked_again()
         assert watched.reloader.record.state.reloads == 1
         assert [line["event"] for line in logged].count("chain.swapped") == 1
+
+
+async def test_file_that_is_still_being_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Content that differs from look to look is not taken, however good it is; the last one is."""
+    async with watching(path, monkeypatch) as watched:
+        read = Source.read
+
+        def written_on(self: Source) -> bytes:
+            path.write_text(f"{GOOD}# {len(watched.looks)}")
+            return read(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Source, "read", written_on)
+            await watched.looked_again()
+            await watched.looked_again()
+            assert watched.reloader.record.state.last_reload is None
+        await watched.until(lambda: watched.limit() == 5)
 
 
 @pytest.mark.parametrize(
