@@ -102,11 +102,11 @@ async def _pump(reply: StreamReply, send: Send, headers: Headers, request: Inter
     """Write the source through the links; whoever is at work when something is raised is `owner`."""
     links, owner, sending = reply.links, reply.owner, True
     try:
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        sending = False
         with request.interruptible():
             request.may_watch = True  # whoever left a body unread will not read it any more
             request.watch()
-            await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-            sending = False
             async for chunk in reply.source:
                 for link in links:
                     if link.step is not None:
