@@ -1,5 +1,6 @@
 """The command `kernel` and its subcommands: what is asked for, with help and examples."""
 
+import asyncio
 import json
 import platform
 import signal
@@ -10,7 +11,7 @@ from typing import Final
 
 import click
 
-from kernel import build
+from kernel import ConfigError, Place, Runtime, build
 from plugins import STANDARD
 from plugins.configuration import Document
 from plugins.host import show
@@ -19,6 +20,7 @@ from plugins.host.failure import CONFIGURATION, Failure, KernelGroup
 from plugins.host.instance import Instance, find_instances
 from plugins.host.launch import RunOptions, launch
 from plugins.host.listener import resolve
+from plugins.host.logs import configure_logs
 from plugins.host.remote import reload as reload_remote
 from plugins.host.source import Source
 
@@ -90,16 +92,26 @@ def run(**options: object) -> int:
 def check(file: Path, insecure: bool) -> None:  # noqa: FBT001 - click gives options by name
     """Do everything that `kernel run FILE` does, except to serve.
 
-    Reads FILE, imports its plugins, resolves their order and builds them. Prints every problem and exits
-    with 2 if it cannot be used.
+    Reads FILE, imports its plugins, resolves their order, builds and starts them, and stops them again. Prints
+    every problem and exits with 2 if it cannot be used. Workers that cannot be reached are no problem of FILE.
     """
     document = Document.read(file)
     settings = document.settings()
-    assembly = build(STANDARD, document)
+    configure_logs("error", "auto")
     resolve(*settings.address, insecure=insecure or settings.insecure)
-    on = sum(place.on for place in assembly.places)
-    off = len(assembly.places) - on
+    places = asyncio.run(_start_and_stop(document))
+    on = sum(place.on for place in places)
+    off = len(places) - on
     click.echo(f"{file}: ok, {on} plugins{f' and {off} off' if off else ''}, listen {settings.listen}")
+
+
+async def _start_and_stop(document: Document) -> tuple[Place, ...]:
+    """The order of a configuration whose plugins start."""
+    runtime = Runtime(STANDARD, lambda: document)
+    await runtime.start()
+    places = runtime.serving.places
+    await runtime.stop()
+    return places
 
 
 @cli.command(
@@ -119,16 +131,20 @@ def plugins(name: str | None, config: Path | None, as_json: bool) -> None:  # no
     Installed plugins that the configuration does not name are listed, but neither imported nor run;
     naming one here imports it.
     """
-    source = Source(config, configuration())
-    document = source.load()
     running: list[Instance] = []
-    view = show.View.of(build(STANDARD, document), document.settings(), STANDARD.order)
+    with suppress(Failure):  # whoever cannot look for instances can still look at the chain
+        running = find_instances(config)
+    try:
+        document = Source(config, configuration()).load()
+        view = show.View.of(build(STANDARD, document), document.settings(), STANDARD.order)
+    except ConfigError:
+        for line in show.instance_lines(running):  # what runs goes on with what it had
+            click.echo(line)
+        raise
     if name is not None:
         shown = view.plugin(name)
         click.echo(json.dumps(shown, indent=2) if as_json else show.plugin_text(shown))
         return
-    with suppress(Failure):  # whoever cannot look for instances can still look at the chain
-        running = find_instances(config)
     if as_json:
         click.echo(json.dumps({**view.chain(config), "instances": show.instances_data(running)}, indent=2))
         return

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import click
 import pytest
+from attrs import frozen
 from click.testing import CliRunner, Result
 
+from kernel import CallNext, Exchange, PluginSpec, Reply
 from plugins.host.cli import cli
 from plugins.host.failure import KernelGroup
 from plugins.order import STANDARD_ORDER
 from tests.host.distribution import POOL
+from tests.kernel.support import Shelf
 
 
 @pytest.fixture
@@ -85,6 +88,22 @@ def test_faults_have_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" in CliRunner().invoke(group, ["broken"]).stderr
 
 
+@frozen
+class Lame:
+    """A plugin that cannot start."""
+
+    async def start(self) -> None:
+        """Fail."""
+        raise OSError("no licence server")
+
+    async def stop(self) -> None:
+        """Have nothing to give back."""
+
+    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
+        """Pass everything on."""
+        return await call_next(exchange)
+
+
 def test_check(config: Path) -> None:
     """A good file is one line."""
     result = invoke("check", str(config))
@@ -115,6 +134,15 @@ def test_check_of_a_bad_file(config: Path, gate: None, text: str, problems: list
     assert all(line.startswith("kernel: error: ") for line in lines)
     for problem in problems:
         assert any(problem in line for line in lines), lines
+
+
+def test_check_of_a_plugin_that_does_not_start(config: Path, shelf: Shelf) -> None:
+    """A plugin that could not be started when the kernel runs is found before."""
+    shelf.put(PluginSpec("lame", Lame, after="access_log"))
+    config.write_text(f"plugins:\n  lame:\n  {POOL}\n")
+    result = invoke("check", str(config))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "plugin 'lame' did not start: OSError: no licence server" in result.stderr
 
 
 def test_check_of_a_reachable_address(config: Path) -> None:

@@ -71,6 +71,8 @@ def test_command_with_a_bad_file(config: Path, worker: FakeWorker, unwatched: di
         assert second.startswith(f"kernel: error: {config}:4: grace_secs: unknown key")
         assert kernel.models() == ["tiny"]
         assert kernel.events().count("chain.refused") == 1
+        meanwhile = invoke("plugins", "--config", str(config))
+        assert (meanwhile.exit_code, meanwhile.stdout.count("last reload refused: ")) == (2, 2)
         replace(config, config_text(worker))
         shown = invoke("plugins", "--config", str(config)).stdout
         assert f"running: pid {kernel.process.pid} on {kernel.instance().state.listen}" in shown
