@@ -146,6 +146,13 @@ RESERVATIONS: Final = Gauge(
     multiprocess_mode="livesum",
 )
 
+ABORTS: Final = _counter("kernel_aborts", "Workers that were told to stop a leg", "model", "role", "result")
+HANDOFFS_MISSING: Final = _counter(
+    "kernel_handoffs_missing",
+    "Answers of context workers without a handoff, so that both phases were done twice",
+    "model",
+)
+
 
 _children: Final[dict[tuple[object, ...], Any]] = {}
 

@@ -88,5 +88,7 @@ BODY_SECONDS: Final = Slot[float]("body_seconds")
 CONVERSATION: Final = Slot[Conversation]("conversation")
 TIMING: Final = Slot[Timing]("timing")
 SERVED: Final = Slot[Served]("served")
+DEADLINE: Final = Slot[float]("deadline")
+"""When the answer has to be complete, a reading of `time.monotonic()` in seconds."""
 TRACE: Final = Slot[tuple[tuple[str, str], ...]]("trace")
 """The trace context to send to workers, as headers; without it the client's own is passed on."""

@@ -1,15 +1,16 @@
 """What the YAML of dispatch says: models, their workers, and how their health is watched."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import attrs
 from attrs import Attribute, field, frozen, validators
 
 from kernel import Extends, Secret, find_extension
 from plugins.dispatch.addresses import normal_url
-from plugins.dispatch.engine import Engine
+from plugins.dispatch.engine import Bypasses, Engine
 from plugins.dispatch.engines.openai import OpenAIEngine
+from plugins.dispatch.handoffs import HandoffConfig
 from plugins.dispatch.headers import is_plain
 from plugins.dispatch.policies.round_robin import RoundRobin
 from plugins.dispatch.policy import Policy
@@ -22,6 +23,11 @@ def check_seconds(_instance: object, attribute: "Attribute[Any]", value: float) 
     """An attrs validator: a duration that is positive and ends."""
     if not 0 < value < float("inf"):
         raise ValueError(f"{attribute.name} must be positive and finite, got {value!r}")
+
+
+def _check_pause(_instance: object, attribute: "Attribute[Any]", value: float) -> None:
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{attribute.name} must not be negative, and finite, got {value!r}")
 
 
 def load_engine(name: str) -> type[Engine]:
@@ -64,17 +70,49 @@ def _check_key(_instance: object, _attribute: "Attribute[Any]", value: Secret) -
         raise ValueError("a key is printable ASCII, without line ends")
 
 
-def _check_workers(_instance: object, _attribute: "Attribute[Any]", value: tuple[str, ...]) -> None:
+def _check_weight(_instance: object, _attribute: "Attribute[Any]", value: float) -> None:
+    if not 0.01 <= value <= 100:
+        raise ValueError(f"a worker's weight is from 0.01 to 100, got {value!r}")
+
+
+@frozen
+class WorkerConfig:
+    """One worker: `http://host:port`, and its part of the work beside workers whose weight is 1.
+
+    `bootstrap_port` is where generation workers find a context worker, if it is not the engine's usual one.
+    """
+
+    url: str
+    weight: float = field(default=1.0, validator=_check_weight)
+    bootstrap_port: int | None = field(
+        default=None, validator=validators.optional([validators.ge(1), validators.lt(1 << 16)])
+    )
+
+
+Workers: TypeAlias = tuple[str | WorkerConfig, ...]
+
+
+def normal_workers(workers: Workers) -> tuple[WorkerConfig, ...]:
+    """Workers in their one form.
+
+    Raises:
+        ValueError: what stands for an address is none.
+    """
+    given = (WorkerConfig(worker) if isinstance(worker, str) else worker for worker in workers)
+    return tuple(attrs.evolve(worker, url=normal_url(worker.url)) for worker in given)
+
+
+def _check_workers(_instance: object, _attribute: "Attribute[Any]", value: Workers) -> None:
     if not value:
         raise ValueError("there must be at least one worker")
-    _refuse_twice(map(normal_url, value), "the worker {} is named twice")
+    _refuse_twice((worker.url for worker in normal_workers(value)), "the worker {} is named twice")
 
 
 @frozen
 class RoleConfig:
-    """The workers of one role, `http://host:port` each, and the policy that chooses among them."""
+    """The workers of one role, `http://host:port` or `{url, weight}` each, and the policy that chooses among them."""
 
-    workers: tuple[str, ...] = field(validator=_check_workers)
+    workers: Workers = field(validator=_check_workers)
     policy: Annotated[Policy, Extends(load_policy)] = field(factory=RoundRobin)
 
 
@@ -88,11 +126,12 @@ class ModelConfig:
     model: str = field(validator=_check_name)
     aliases: tuple[str, ...] = field(default=(), validator=_check_name)
     engine: Annotated[Engine, Extends(load_engine)] = field(factory=OpenAIEngine)
-    workers: tuple[str, ...] | None = field(default=None, validator=validators.optional(_check_workers))
+    workers: Workers | None = field(default=None, validator=validators.optional(_check_workers))
     policy: Annotated[Policy, Extends(load_policy)] | None = None
     context: RoleConfig | None = None
     generation: RoleConfig | None = None
     api_key: Secret | None = field(default=None, validator=validators.optional(_check_key))
+    handoff: HandoffConfig = field(factory=HandoffConfig)
 
     def __attrs_post_init__(self) -> None:
         single = len(self.engine.plan.legs) == 1
@@ -103,6 +142,20 @@ class ModelConfig:
                 raise ValueError(f"the engine {self.engine.name!r} takes {' and '.join(wanted)}, not {name}")
             if not given and name in wanted:
                 raise ValueError(f"the engine {self.engine.name!r} needs {' and '.join(wanted)}")
+        self._check_plan()
+
+    def _check_plan(self) -> None:
+        """Refuse what the workers of the engine's plan cannot do."""
+        alone = self.handoff.skip_context_below_tokens or self.handoff.alone_without_context
+        if alone and not self.engine.plan.alone:
+            raise ValueError(f"generation workers of the engine {self.engine.name!r} serve no whole requests")
+        if isinstance(self.engine, Bypasses) and self.engine.conditional:
+            policy = None if self.generation is None else self.generation.policy
+            if not getattr(policy, "tells_match", False):
+                raise ValueError(
+                    f"the engine {self.engine.name!r} leaves the context phase out for what a generation worker has "
+                    "cached: the generation policy must be one that knows, such as kv_events"
+                )
 
     def roles(self) -> dict[Role, RoleConfig]:
         """The workers of each role that the engine's plan has."""
@@ -117,23 +170,26 @@ class HealthConfig:
     """How workers are probed: every `interval_seconds`, for at most `timeout_seconds`, under `path`.
 
     A worker is taken out after `failures` failed probes in a row, or at once when a request could not reach
-    it; a good probe takes it in again.
+    it; a good probe takes it in again. One that comes back, or comes late, gets a tenth of its share of the
+    requests at first and all of it after `slow_start_seconds`; 0 switches that off.
     """
 
     interval_seconds: float = field(default=2.0, validator=check_seconds)
     timeout_seconds: float = field(default=5.0, validator=check_seconds)
     path: str = field(default="/health", validator=validators.matches_re(r"/[!-~]*"))
     failures: int = field(default=2, validator=validators.ge(1))
+    slow_start_seconds: float = field(default=10.0, validator=_check_pause)
 
 
 def check_distinct(_instance: object, _attribute: "Attribute[Any]", value: tuple[ModelConfig, ...]) -> None:
     """An attrs validator: no name and no worker stands twice in all pools."""
     _refuse_twice((name for pool in value for name in (pool.model, *pool.aliases)), "the model {!r} stands twice")
-    _refuse_twice(map(normal_url, _all_workers(value)), "the worker {} stands in two places")
+    _refuse_twice(_all_urls(value), "the worker {} stands in two places")
 
 
-def _all_workers(pools: tuple[ModelConfig, ...]) -> Iterator[str]:
-    return (url for pool in pools for role in pool.roles().values() for url in role.workers)
+def _all_urls(pools: tuple[ModelConfig, ...]) -> Iterator[str]:
+    roles = (role for pool in pools for role in pool.roles().values())
+    return (worker.url for role in roles for worker in normal_workers(role.workers))
 
 
 def _refuse_twice(values: Iterator[str], message: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -25,10 +25,10 @@ log = get_logger()
 
 @define(eq=False)
 class Watch:
-    """Probes workers for as long as it runs; `ready` are those that take requests, in configured order.
+    """Probes workers for as long as it runs; `ready` are those that are up, in configured order.
 
-    A worker is out until its first good probe. `headers` go with each probe, which takes a new connection:
-    one that was kept would not show that the worker still accepts any.
+    A worker is out until its first good probe; `turned` hears of each change. `headers` go with each probe, which
+    takes a new connection: one that was kept would not show that the worker still accepts any.
     """
 
     model: str
@@ -37,6 +37,7 @@ class Watch:
     config: HealthConfig
     client: Client
     headers: Mapping[str, str]
+    turned: Callable[[Worker], None]
     ready: tuple[Worker, ...] = field(default=(), init=False)
     _limits: Limits = field(init=False)
     _turns: asyncio.Semaphore = field(init=False, factory=lambda: asyncio.Semaphore(AT_ONCE))
@@ -117,6 +118,7 @@ class Watch:
         worker.up = up
         before = len(self.ready)
         self.ready = tuple(worker for worker in self.workers if worker.up)
+        self.turned(worker)
         child(WORKERS_UP, self.model, self.role).inc(len(self.ready) - before)
         if all(worker.up is not None for worker in self.workers):
             self._known.set()

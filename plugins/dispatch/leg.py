@@ -8,26 +8,13 @@ from structlog.stdlib import get_logger
 
 from kernel import Rejection
 from plugins.dispatch.answers import check_first, check_head, check_whole
-from plugins.dispatch.client import (
-    Call,
-    ConnectFault,
-    Fault,
-    Limits,
-    MalformedFault,
-    Response,
-    StaleFault,
-    read_whole,
-)
+from plugins.dispatch.attempts import Attempts
+from plugins.dispatch.client import Fault, MalformedFault, Response, read_whole
 from plugins.dispatch.engine import Handoff, Reading
 from plugins.dispatch.job import Job
-from plugins.dispatch.policy import Facts
-from plugins.dispatch.pool import Pool
-from plugins.dispatch.rejections import no_worker
-from plugins.dispatch.worker import Reservation, Role, Worker
+from plugins.dispatch.opening import Opening
+from plugins.dispatch.worker import Role
 from plugins.metrics import CONTEXT, GENERATION, LegMetrics
-
-ATTEMPTS: Final = 3
-"""Workers that a leg tries while none of them can be reached."""
 
 ANSWER_LIMIT: Final = 256 * 1024 * 1024
 """Bytes of a whole answer; logits and opaque state make a context worker's answer large."""
@@ -41,64 +28,88 @@ class Leg:
 
     job: Job
     role: Role
-    pool: Pool = field(init=False)
+    attempts: Attempts = field(init=False)
     metrics: LegMetrics = field(init=False)
-    began: float = field(init=False, default=0.0)
     answered: float = field(init=False, default=0.0)
-    _worker: Worker | None = field(init=False, default=None)
-    _reservation: Reservation | None = field(init=False, default=None)
-    _response: Response | None = field(init=False, default=None)
+    _begun: bool = field(init=False, default=False)
     _counted: bool = field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
-        self.pool = self.job.service.pools[self.role]
         self.metrics = CONTEXT if self.role is Role.CONTEXT else GENERATION
+        self.attempts = Attempts(self.job, self.role, self.metrics)
+        self.job.exchange.resources.push(self.abandon)
+
+    @property
+    def began(self) -> float:
+        """When the last attempt was sent."""
+        return self.attempts.began
 
     async def ask(self, handoff: Handoff | None) -> tuple[Response, Reading]:
         """Send the request and let the engine read the whole answer.
 
         Raises:
+            SpentHandoff: nothing was answered, and the handoff may not be used again.
             Rejection: 503, no worker could be reached; or what a worker said with a status of 400 or more.
             Fault: 502 or 504, the attempt failed.
         """
+        response, answer = await self.fetch(handoff)
+        return response, self.read(answer, handoff)
+
+    async def fetch(self, handoff: Handoff | None) -> tuple[Response, bytes]:
+        """Send the request and wait for the whole answer, which is still to be read; raises as `ask` does."""
+        self._begin()
         try:
-            response = await self._open(handoff, self.job.service.patience.whole)
+            response = await self.attempts.open(handoff, self.job.service.patience.whole)
+            self.answered = monotonic()
             await check_head(response, stream=False)
             answer = await read_whole(response, ANSWER_LIMIT)
             check_whole(response, answer)
-            reading = self.job.service.engine.read(self.role, self.job.request, answer)
+        except Rejection as error:
+            self.fail(error)
+            raise
+        self.attempts.settle()
+        return response, answer
+
+    def read(self, answer: bytes, handoff: Handoff | None) -> Reading:
+        """Let the engine read a whole answer, which ends the leg.
+
+        Raises:
+            Rejection: 502, the answer cannot be used.
+        """
+        try:
+            reading = self.job.service.engine.read(self.role, self.job.request, answer, handoff)
         except Rejection as error:
             self.fail(error)
             raise
         self.succeed()
-        return response, reading
+        return reading
 
     async def open_stream(self, handoff: Handoff | None) -> tuple[Response, bytes]:
-        """Send the request and wait for the first bytes of its stream; raises as `ask` does."""
+        """Send the request and wait for the first bytes of its stream; raises as `ask` does.
+
+        With a handoff it is waited for bytes that say something: before, the KV cache may not have come.
+        """
+        self._begin()
         try:
-            response = await self._open(handoff, self.job.service.patience.streamed)
+            response = await self.attempts.open(handoff, self.job.service.patience.streamed)
             await check_head(response, stream=True)
-            first = await response.chunk()
-            if not first:
-                raise MalformedFault("the stream ended before its first byte")
-            check_first(response, first)
+            first = await _first(response) if handoff is None else await Opening().read(response)
             self.answered = monotonic()
         except Rejection as error:
             self.fail(error)
             raise
         return response, first
 
-    def give_back(self) -> None:
-        """Be done with the worker; nothing happens the second time."""
-        if self._response is not None:
-            self._response.close()
-        if self._reservation is not None:
-            self._reservation.release()
+    def give_back(self, *, success: bool = False) -> None:
+        """Be done with the worker, which answered well or not; nothing happens the second time."""
+        if success:
+            self.attempts.settle()
+        self.attempts.drop(success=success)
 
     def succeed(self) -> None:
         """End the leg well."""
-        self.give_back()
-        if not self._counted:
+        self.give_back(success=True)
+        if self._begun and not self._counted:
             self._counted = True
             self.metrics.completed.inc()
             self.metrics.complete.observe(monotonic() - self.began)
@@ -106,17 +117,19 @@ class Leg:
     def abandon(self) -> None:
         """End the leg, if nothing else has: the client left, or the answer failed further out."""
         self.give_back()
-        if not self._counted:
+        if self._begun and not self._counted:
             self._counted = True
             self.metrics.completed.inc()
             self.metrics.error.inc()
 
     def fail(self, error: Rejection) -> None:
         """End the leg for `error`, log it unless it is the client's, and draw conclusions about the worker."""
+        worker = self.attempts.worker
+        if not isinstance(error, Fault):
+            self.attempts.settle()  # the worker has said itself that it is done
         self.abandon()
-        worker = self._worker
         if isinstance(error, Fault) and error.worker_down and worker is not None:
-            self.pool.report(worker, error)
+            self.attempts.pool.report(worker, error)
         if error.status >= 500:
             log.warning(
                 "leg.failed",
@@ -128,64 +141,15 @@ class Leg:
                 request_id=self.job.exchange.id,
             )
 
-    async def _open(self, handoff: Handoff | None, limits: Limits) -> Response:
-        """Send the request to a worker; to another one as long as nothing could be sent."""
-        self.metrics.total.inc()
-        self.job.exchange.resources.push(self.abandon)
-        tried: list[Worker] = []
-        while True:
-            worker = self._reserve(tried)
-            try:
-                self._response = await self._attempt(worker, handoff, limits)
-            except ConnectFault as fault:
-                self.pool.report(worker, fault)
-                self.give_back()
-                tried.append(worker)
-            else:
-                self.answered = monotonic()
-                return self._response
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self.metrics.total.inc()
 
-    def _reserve(self, tried: list[Worker]) -> Worker:
-        """Choose a worker and count its load before anything is sent, so that a burst spreads."""
-        request, service = self.job.request, self.job.service
-        reservation = None
-        if len(tried) < ATTEMPTS:
-            facts = Facts(self.role, request.payload, request.conversation)
-            reservation = self.pool.reserve(facts, tried)
-        self._reservation = reservation
-        self._worker = None if reservation is None else reservation.worker
-        if reservation is None:
-            what = "could be reached" if tried else "is ready"
-            raise no_worker(f"no {self.role} worker of this model {what}", service.retry_seconds)
-        if tried:
-            self.metrics.retry.inc()
-        return reservation.worker
 
-    async def _attempt(self, worker: Worker, handoff: Handoff | None, limits: Limits) -> Response:
-        """Send the request to one worker; once more if a connection kept from earlier had gone."""
-        self.job.served.workers.append(worker.url)
-        try:
-            return await self._send(worker, handoff, limits)
-        except StaleFault as fault:
-            if self.job.resent:
-                raise
-            self.job.resent = True
-            self.metrics.retry.inc()
-            log.info("connection.stale", worker=worker.url, reason=fault.detail)
-            return await self._send(worker, handoff, limits, fresh=True)
-
-    async def _send(self, worker: Worker, handoff: Handoff | None, limits: Limits, *, fresh: bool = False) -> Response:
-        job = self.job
-        body = job.service.engine.body(self.role, job.request, handoff)
-        call = Call(
-            "POST",
-            worker.url + job.request.endpoint.path,
-            {**job.headers, **self.pool.headers, **body.headers},
-            body.content,
-            limits,
-        )
-        job.served.attempts += 1
-        self.began = monotonic()
-        if job.timing is not None and job.timing.dispatched is None:
-            job.timing.dispatched = self.began
-        return await self.pool.client.send(call, fresh=fresh)
+async def _first(response: Response) -> bytes:
+    first = await response.chunk()
+    if not first:
+        raise MalformedFault("the stream ended before its first byte")
+    check_first(response, first)
+    return first

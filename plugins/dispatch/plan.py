@@ -9,13 +9,16 @@ from plugins.dispatch.worker import Role
 
 @frozen
 class Plan:
-    """The roles of a request's legs; each leg is sent when the one before has answered.
+    """The roles of a request's legs; the last leg's answer is the client's.
 
-    The last leg's answer is the client's. What a leg before it answers is a handoff to the next one, or
-    turns out to be the whole answer already.
+    Each leg is sent when the one before has answered with a handoff, or with the whole answer; legs that go
+    `together` are all sent at once, and none of them is good without the others. `alone`: the last leg's worker
+    can serve a whole request without a handoff.
     """
 
     legs: tuple[Role, ...]
+    together: bool = False
+    alone: bool = True
 
 
 SINGLE_LEG: Final = Plan((Role.GENERATION,))
@@ -23,3 +26,9 @@ SINGLE_LEG: Final = Plan((Role.GENERATION,))
 
 SERIAL_RELAY: Final = Plan((Role.CONTEXT, Role.GENERATION))
 """The context worker's answer says where the generation worker finds the KV cache."""
+
+SIMULTANEOUS_PAIR: Final = Plan((Role.CONTEXT, Role.GENERATION), together=True)
+"""Both workers are told how they find each other, and the KV cache passes between them."""
+
+INSEPARABLE_PAIR: Final = Plan((Role.CONTEXT, Role.GENERATION), together=True, alone=False)
+"""The same, between workers that serve nothing but halves of pairs."""

@@ -10,9 +10,8 @@ from typing import Final
 from attrs import define, field, frozen
 
 from kernel import CallNext, DataReply, Exchange, PluginSpec, Rejection, Reply
-from plugins.dispatch.addresses import normal_url
 from plugins.dispatch.client import Limits
-from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds
+from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds, normal_workers
 from plugins.dispatch.job import Patience, Service, begin
 from plugins.dispatch.pool import Pool, PoolSettings
 from plugins.dispatch.runner import run
@@ -73,6 +72,8 @@ class Dispatch:
 
     async def stop(self) -> None:
         """Let go of every pool; those that a successor took over go on."""
+        for service in self._state.services.values():
+            await service.errands.finish()
         pools = [*self._state.pools, *self._state.inherited]
         self._state.pools, self._state.inherited = [], []
         for pool in pools:
@@ -116,9 +117,9 @@ class Dispatch:
     def _build_service(self, model: ModelConfig) -> Service:
         pools = {}
         for role, config in model.roles().items():
-            urls = tuple(map(normal_url, config.workers))
+            workers = normal_workers(config.workers)
             settings = PoolSettings(
-                model.model, role, urls, config.policy, model.api_key, self.health, self.keep_alive_seconds
+                model.model, role, workers, config.policy, model.api_key, self.health, self.keep_alive_seconds
             )
             inherited = (pool for pool in self._state.inherited if pool.settings == settings)
             pools[role] = (next(inherited, None) or Pool(settings)).acquire()
@@ -127,7 +128,8 @@ class Dispatch:
         patience = Patience(
             Limits(connect, read=self.read_timeout_seconds), Limits(connect, total=self.total_timeout_seconds)
         )
-        return Service(model.model, model.engine, pools, patience, math.ceil(self.health.interval_seconds))
+        seconds = math.ceil(self.health.interval_seconds)
+        return Service(model.model, model.engine, pools, patience, seconds, model.handoff)
 
 
 def _unknown_model(name: str) -> Rejection:

@@ -1,15 +1,29 @@
 """A pool: the workers of one model and role, their connections, the load on them, and who uses them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from attrs import define, evolve, field, frozen
 
 from kernel import Secret
+from plugins.dispatch.candidates import select
 from plugins.dispatch.client import Client, Fault
-from plugins.dispatch.config import HealthConfig
+from plugins.dispatch.config import HealthConfig, WorkerConfig
 from plugins.dispatch.health import Watch
-from plugins.dispatch.policy import Facts, Policy
+from plugins.dispatch.policy import (
+    Facts,
+    HasSources,
+    HearsEndings,
+    HearsLeaving,
+    HearsTurns,
+    Policy,
+    Prepares,
+    Site,
+    Weighs,
+)
+from plugins.dispatch.roster import Roster
+from plugins.dispatch.shares import Shares
 from plugins.dispatch.transports.aiohttp import AiohttpClient
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.metrics import RESERVATIONS, child
@@ -21,7 +35,7 @@ class PoolSettings:
 
     model: str
     role: Role
-    workers: tuple[str, ...]
+    workers: tuple[WorkerConfig, ...]
     policy: Policy
     api_key: Secret | None
     health: HealthConfig
@@ -36,28 +50,64 @@ class Pool:
     workers: tuple[Worker, ...] = field(init=False)
     headers: Mapping[str, str] = field(init=False)
     client: Client = field(init=False)
+    _roster: Roster = field(init=False)
     _policy: Policy = field(init=False)
+    _weighs: Weighs | None = field(init=False)
+    _prepares: Prepares | None = field(init=False)
+    _hears: HearsEndings | None = field(init=False)
     _watch: Watch = field(init=False)
     _users: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         settings = self.settings
-        self.workers = tuple(Worker(url, index) for index, url in enumerate(settings.workers))
+        self.workers = tuple(
+            Worker(worker.url, index, weight=worker.weight, bootstrap_port=worker.bootstrap_port)
+            for index, worker in enumerate(settings.workers)
+        )
         key = settings.api_key
         self.headers = {} if key is None else {"authorization": f"Bearer {key.reveal()}"}
         self.client = AiohttpClient(settings.keep_alive_seconds)
         self._policy = evolve(cast("Any", settings.policy))  # a copy with run-time state of its own
-        self._watch = Watch(settings.model, settings.role, self.workers, settings.health, self.client, self.headers)
+        # asked once: to ask an object whether it has a protocol's methods takes longer than most choices
+        policy = self._policy
+        self._weighs = policy if isinstance(policy, Weighs) else None
+        self._prepares = policy if isinstance(policy, Prepares) else None
+        self._hears = policy if isinstance(policy, HearsEndings) else None
+        self._roster = self._make_roster()
+        self._watch = Watch(
+            settings.model,
+            settings.role,
+            self.workers,
+            settings.health,
+            self.client,
+            self.headers,
+            self._roster.refresh,
+        )
+
+    def _make_roster(self) -> Roster:
+        """The roster that the policy chooses from, and that tells it who takes requests."""
+        unit = 1 if self._weighs is None else self._weighs.unit
+        roster = Roster(Shares(self.settings.health.slow_start_seconds), unit)
+        if isinstance(self._policy, HearsTurns):
+            roster.turned = self._policy.turned
+        if isinstance(self._policy, HearsLeaving):
+            roster.left = self._policy.left
+        for worker in self.workers:
+            roster.add(worker)
+        return roster
 
     @property
-    def ready(self) -> tuple[Worker, ...]:
+    def ready(self) -> Sequence[Worker]:
         """The workers that take requests."""
-        return self._watch.ready
+        return self._roster.members
 
     def acquire(self) -> "Pool":
         """Count a user in; the first one starts the probes."""
         self._users += 1
         if self._users == 1:
+            if isinstance(self._policy, HasSources):
+                settings = self.settings
+                self._policy.start(Site(settings.model, settings.role, self._roster, self.client, self.headers))
             self._watch.start()
         return self
 
@@ -66,28 +116,41 @@ class Pool:
         self._users -= 1
         if self._users == 0:
             await self._watch.stop()
+            self._roster.close()
+            if isinstance(self._policy, HasSources):
+                await self._policy.stop()
             await self.client.close()
 
     async def known(self) -> None:
         """Return when every worker was probed once."""
         await self._watch.known()
 
-    def reserve(self, facts: Facts, but: Collection[Worker] = ()) -> Reservation | None:
-        """Choose a worker that is ready and none of `but`, and count the load; None if there is none."""
-        candidates = self.ready
-        if but:
-            candidates = tuple(worker for worker in candidates if worker not in but)
-        if not candidates:
+    def prepare(self, facts: Facts) -> Awaitable[None] | None:
+        """Let the policy get ready to choose for a leg; what this returns is to be awaited first."""
+        return None if self._prepares is None else self._prepares.prepare(facts)
+
+    def reserve(self, facts: Facts, but: Collection[Worker] = (), avoid: Iterable[str] = ()) -> Reservation | None:
+        """Choose a worker that is ready and none of `but`, and count the load; None if there is none.
+
+        A worker at a URL of `avoid` is chosen only if there is no other.
+        """
+        candidates = select(self._roster, but, avoid)
+        if candidates is None:
             return None
         worker = self._policy.choose(candidates, facts)
-        worker.load += 1
+        if worker not in candidates:
+            raise TypeError(f"the policy {type(self._policy).__name__} chose what is no candidate")
+        work = 1 if self._weighs is None else max(1, self._weighs.weigh(worker, facts))
+        self._roster.charge(worker, work)
         child(RESERVATIONS, self.settings.model, self.settings.role).inc()
-        return Reservation(worker, self._give_back)
+        return Reservation(worker, partial(self._give_back, worker, work, facts))
 
     def report(self, worker: Worker, fault: Fault) -> None:
         """Take a worker that failed in traffic out until a probe succeeds."""
         self._watch.report(worker, fault)
 
-    def _give_back(self, worker: Worker) -> None:
-        worker.load -= 1
+    def _give_back(self, worker: Worker, work: int, facts: Facts, success: bool) -> None:  # noqa: FBT001
+        self._roster.discharge(worker, work)
         child(RESERVATIONS, self.settings.model, self.settings.role).dec()
+        if self._hears is not None:
+            self._hears.finished(worker, facts, success=success)

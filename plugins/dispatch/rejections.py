@@ -16,6 +16,14 @@ ERROR_LIMIT: Final = 64 * 1024
 CONTEXT_LENGTH: Final = "context_length_exceeded"
 """OpenAI's code for a prompt that is too long; agents shorten their history when they see it."""
 
+_TRACE: Final = re.compile(r"\n\s*File \"")
+"""Where SGLang's messages go on with the place in its sources at which they arose."""
+
+_ADDRESS: Final = re.compile(
+    r"\b[a-z][a-z0-9+]{1,15}://[^\s'\"<>]+|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])(?::\d{1,5})?|\[[0-9a-fA-F:]{2,45}\]:\d{1,5}"
+)
+"""What workers tell of each other when a handoff fails."""
+
 _TOO_LONG: Final = re.compile(r"maximum context length is|exceeds the available context size", re.IGNORECASE)
 
 
@@ -31,7 +39,9 @@ def worker_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> Wo
     error = _error_object(body)
     if error is None:
         return WorkerRejection(status, f"the worker rejected the request with status {status}", None, kept)
-    message: str = error["message"]
+    message = _TRACE.split(error["message"], 1)[0]
+    if status >= 500:
+        message = _ADDRESS.sub("(address)", message)
     code, kind, param = (_text(error, name) for name in ("code", "type", "param"))
     if _is_too_long(message, code, kind):
         code = CONTEXT_LENGTH

@@ -1,57 +1,124 @@
 """Carries a plan out: its legs in their order, and the reply to the client."""
 
+from functools import partial
+from typing import Final
+
+from structlog.stdlib import get_logger
+
 from kernel import BytesReply, DataReply, Reply, StreamReply
 from plugins.dispatch.client import Response
-from plugins.dispatch.engine import Final, Handoff
+from plugins.dispatch.editing import EventEditor
+from plugins.dispatch.engine import Bypasses, Edits, Handoff, ServesAlone
+from plugins.dispatch.engine import Final as FinalAnswer
+from plugins.dispatch.handoffs import SpentHandoff
 from plugins.dispatch.headers import headers_for_client, is_plain
 from plugins.dispatch.job import Job
 from plugins.dispatch.leg import Leg
+from plugins.dispatch.pair import run_pair
 from plugins.dispatch.replay import Replayed, replay
 from plugins.dispatch.stream import LegStream
+from plugins.dispatch.worker import Role
 from plugins.endpoints import CHAT_COMPLETIONS
+from plugins.metrics import HANDOFFS_MISSING, child
 
-_EVENTS = "text/event-stream; charset=utf-8"
+_EVENTS: Final = "text/event-stream; charset=utf-8"
+
+_ROUNDS: Final = 2
+"""How often a request's context phase is done, where nothing came of the first one's handoff."""
+
+log = get_logger()
 
 
 async def run(job: Job) -> Reply:
-    """Answer a request.
+    """Answer a request."""
+    engine, config = job.service.engine, job.service.handoffs
+    config.check_deadline(job.exchange)
+    last = Leg(job, engine.plan.legs[-1])
+    if len(engine.plan.legs) == 1:
+        return await _answer(job, last, None)
+    await last.attempts.prepare()  # a handoff must not wait for it
+    if _goes_alone(job, last):
+        return await _answer(job, last, None)
+    if engine.plan.together:
+        handoff, response, answer = await run_pair(job, last)
+        return _reply(job, last, response, answer, handoff)
+    return await _relay(job, last)
 
-    The worker of a leg is chosen when its turn comes, not before: while the context phase runs, a generation
-    worker would count load that it does not have yet, and might be gone when it is needed.
+
+def _goes_alone(job: Job, last: Leg) -> bool:
+    """Whether the last leg's worker serves the whole request; where that depends on it, it is chosen now."""
+    engine, config = job.service.engine, job.service.handoffs
+    if isinstance(engine, ServesAlone) and engine.alone(job.request):
+        return True
+    if not last.attempts.pool.ready:
+        raise last.attempts.unserved()  # nobody would fetch what the context phase leaves
+    if config.alone_without_context and not job.service.pools[Role.CONTEXT].ready:
+        return True
+    if isinstance(engine, Bypasses) and engine.conditional:
+        last.attempts.take()
+        match = last.attempts.facts.match
+        return match is not None and engine.bypass(match)
+    if config.skip_context_below_tokens:
+        last.attempts.take()
+        return config.skips(last.attempts.facts)
+    return False
+
+
+async def _relay(job: Job, last: Leg) -> Reply:
+    """Ask the context worker, then the generation worker, which is usually chosen only then.
+
+    While the context phase runs, a generation worker would count load that it does not have yet, and might be
+    gone when it is needed.
     """
-    *earlier, last = job.service.engine.plan.legs
-    handoff: Handoff | None = None
-    for role in earlier:
-        leg = Leg(job, role)
-        _, reading = await leg.ask(handoff)
-        if isinstance(reading, Final):
+    for left in reversed(range(_ROUNDS)):
+        leg = Leg(job, job.service.engine.plan.legs[0])
+        if last.attempts.worker is not None:
+            leg.attempts.take((last.attempts.worker.url,))
+        _, reading = await leg.ask(None)
+        if isinstance(reading, FinalAnswer):
             _stamp(job, leg)
+            last.attempts.drop(success=True)
             return _final_reply(job, reading)
         if not isinstance(reading, Handoff):
-            raise TypeError(f"engine {job.service.engine.name!r} read no handoff from its {role} leg")
-        handoff = reading
-    return await (_stream if job.request.stream else _whole)(job, Leg(job, last), handoff)
+            raise TypeError(f"engine {job.service.engine.name!r} read no handoff from its {leg.role} leg")
+        if not reading.complete:
+            child(HANDOFFS_MISSING, job.service.model).inc()
+            log.warning("handoff.missing", model=job.service.model, request_id=job.exchange.id)
+        try:
+            return await _answer(job, last, reading)
+        except SpentHandoff as spent:
+            if not left:
+                last.fail(spent.fault)
+                raise spent.fault from spent
+    raise AssertionError("unreachable")
 
 
-async def _whole(job: Job, leg: Leg, handoff: Handoff | None) -> Reply:
-    response, reading = await leg.ask(handoff)
-    _stamp(job, leg)
-    if not isinstance(reading, bytes):
-        raise TypeError(f"engine {job.service.engine.name!r} read no bytes from its last leg")
-    return BytesReply(reading, headers=_headers(response, "application/json"))
-
-
-async def _stream(job: Job, leg: Leg, handoff: Handoff | None) -> Reply:
+async def _answer(job: Job, leg: Leg, handoff: Handoff | None) -> Reply:
     """Return a stream only with its first bytes at hand: until then an error is a status of its own."""
-    response, first = await leg.open_stream(handoff)
+    response, answer = await (leg.open_stream if job.request.stream else leg.fetch)(handoff)
+    return _reply(job, leg, response, answer, handoff)
+
+
+def _reply(job: Job, leg: Leg, response: Response, answer: bytes, handoff: Handoff | None) -> Reply:
+    """The reply out of the whole answer, or the first bytes, of the last leg."""
     _stamp(job, leg)
-    source = LegStream(leg, response, first)
+    engine = job.service.engine
+    if not job.request.stream:
+        reading = leg.read(answer, handoff)
+        if not isinstance(reading, bytes):
+            raise TypeError(f"engine {engine.name!r} read no bytes from its last leg")
+        return BytesReply(reading, headers=_headers(response, "application/json"))
+    source = LegStream(leg, response, answer)
     reply = StreamReply(source, headers=_headers(response, _EVENTS))
-    reply.attach(end=source.end)
+    if isinstance(engine, Edits):
+        editor = EventEditor(engine.concern, partial(engine.edit, job.request, handoff))
+        reply.attach(step=editor.push, close=editor.close, end=source.end)
+    else:
+        reply.attach(end=source.end)
     return reply
 
 
-def _final_reply(job: Job, final: Final) -> Reply:
+def _final_reply(job: Job, final: FinalAnswer) -> Reply:
     """The reply when an early leg had the whole answer; a client that wanted a stream gets its text as one."""
     if not job.request.stream:
         return DataReply(final.data)

@@ -38,7 +38,7 @@ class LegStream:
             self._leg.fail(fault)
             raise
         if not chunk:
-            self._leg.give_back()
+            self._leg.give_back(success=True)
             raise StopAsyncIteration
         now = monotonic()
         self._leg.metrics.per_token.observe(now - self._last)

@@ -19,6 +19,8 @@ class Worker:
 
     `up` is None until the first probe. `load` counts reservations, `misses` failed probes in a row, and
     `faults` what went wrong in traffic, so that a probe that was sent before a fault does not outweigh it.
+    One that is `draining` takes no new requests. `weight` is its part of the work beside others, `share` the same
+    but less while it is new; `work` is what its reservations weigh, by the measure of the pool's policy.
     """
 
     url: str
@@ -27,6 +29,11 @@ class Worker:
     load: int = 0
     misses: int = 0
     faults: int = 0
+    draining: bool = False
+    weight: float = 1.0
+    bootstrap_port: int | None = None
+    share: float = field(default=1.0, init=False)
+    work: int = field(default=0, init=False)
 
 
 @define(eq=False)
@@ -34,10 +41,10 @@ class Reservation:
     """Load held on a worker from its choice until `release`, which may be called any number of times."""
 
     worker: Worker
-    _given_back: Callable[[Worker], None] | None = field(alias="given_back")
+    _given_back: Callable[[bool], None] | None = field(alias="given_back")
 
-    def release(self) -> None:
-        """Give the load back."""
+    def release(self, *, success: bool = False) -> None:
+        """Give the load back, and say whether the worker answered well."""
         give_back, self._given_back = self._given_back, None
         if give_back is not None:
-            give_back(self.worker)
+            give_back(success)

@@ -77,7 +77,7 @@ def test_no_configuration_is_no_pools() -> None:
     ("text", "problem"),
     [
         ("{model: m, engine: opnai, workers: ['http://a']}", "[0].engine: nothing installed offers kernel.engines"),
-        ("{model: m, workers: ['http://a'], policy: random}", "[0].policy: nothing installed offers kernel.policies"),
+        ("{model: m, workers: ['http://a'], policy: cheapest}", "[0].policy: nothing installed offers kernel.policies"),
         ("{model: m, engine: {type: trtllm, bdy: json}}", "[0].engine.bdy: unknown key 'bdy', did you mean 'body'?"),
         ("{model: m, engine: {type: trtllm, body: xml}}", "[0].engine.body: "),
         ("{model: m, workers: ['http://a', 'http://u:secret@b']}", "[0].workers: a worker's address must not hold"),

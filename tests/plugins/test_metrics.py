@@ -45,6 +45,8 @@ OWN = {
     "kernel_workers_up": ("gauge", {"model", "role"}),
     "kernel_workers": ("gauge", {"model", "role"}),
     "kernel_reservations": ("gauge", {"model", "role"}),
+    "kernel_aborts": ("counter", {"model", "role", "result"}),
+    "kernel_handoffs_missing": ("counter", {"model"}),
 }
 FEED = """
 import os, sys

@@ -61,3 +61,37 @@ async def kept() -> AsyncIterator[aiohttp.ClientSession]:
 def workers(context: Stub, generation: Stub, aggregated: Stub) -> tuple[Stub, Stub, Stub]:
     """A context worker, a generation worker, and one that does whole requests."""
     return context, generation, aggregated
+
+
+@pytest.fixture
+async def vllm() -> AsyncIterator[Stub]:
+    """A vLLM worker that does whole requests."""
+    async with run_stub("vllm") as stub:
+        yield stub
+
+
+@pytest.fixture
+async def vllm_pair() -> AsyncIterator[tuple[Stub, Stub]]:
+    """A vLLM prefill worker and a decode worker that notices dead ones at once."""
+    async with (
+        run_stub("vllm", role="prefill") as prefill,
+        run_stub("vllm", role="decode", failure_seconds=0) as decode,
+    ):
+        yield prefill, decode
+
+
+@pytest.fixture
+async def sglang() -> AsyncIterator[Stub]:
+    """An SGLang worker that does whole requests."""
+    async with run_stub("sglang") as stub:
+        yield stub
+
+
+@pytest.fixture
+async def sglang_pair() -> AsyncIterator[tuple[Stub, Stub]]:
+    """The two halves of an SGLang pair, the decode one of which notices dead ones at once."""
+    async with (
+        run_stub("sglang", role="prefill") as prefill,
+        run_stub("sglang", role="decode", failure_seconds=0) as decode,
+    ):
+        yield prefill, decode

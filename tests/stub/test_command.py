@@ -5,13 +5,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
 
 from plugins.dispatch.embedded.stub.command import main, parser
 from plugins.dispatch.embedded.stub.settings import StubSettings
-from tests.stub.support import CHAT, PATHS
+from tests.stub.support import CHAT, PATHS, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +75,28 @@ async def test_the_exit_fault_ends_the_process() -> None:
         assert await started.wait() == 70
 
 
+async def test_two_processes_are_a_pair() -> None:
+    """A prefill and a decode process hand over as two in one process do, and a client's parameters kill the latter."""
+    prefilled = ("--engine", "vllm", "--role", "prefill", "--hold-seconds", "60")
+    async with process(*prefilled) as (_first, one), process("--engine", "vllm", "--role", "decode") as (second, two):
+        async with aiohttp.ClientSession() as client:
+
+            async def ask(url: str, **changes: object) -> tuple[int, Any]:
+                async with client.post(url + PATHS["chat"], json={**CHAT, "max_tokens": 1, **changes}) as got:
+                    return got.status, await got.json()
+
+            _status, leg = await ask(one, kv_transfer_params={"do_remote_decode": True})
+            status, answer = await ask(two, kv_transfer_params=leg["kv_transfer_params"])
+            assert (status, texts(answer)) == (200, texts(leg))
+            async with client.get(one + "/_stub/state") as response:
+                state = await response.json()
+            assert (state["handoffs"]["fetched"], state["violations"]) == (1, {})
+            assert state["side_port"] == leg["kv_transfer_params"]["remote_port"]
+            status, answer = await ask(two, kv_transfer_params={"do_remote_prefill": True})
+            assert (status, answer["error"]["code"]) == (500, 500)
+        assert await second.wait() == 70
+
+
 def test_every_option_is_a_setting() -> None:
     """The command line and the settings name the same things with the same defaults."""
     options = vars(parser().parse_args(["--engine", "openai"]))
@@ -81,9 +104,17 @@ def test_every_option_is_a_setting() -> None:
     assert StubSettings(**options) == StubSettings(engine="openai")
 
 
+@pytest.mark.parametrize(("name", "role"), [("prefill", "context"), ("decode", "generation"), ("both", "both")])
+def test_a_role_has_the_engines_names_too(name: str, role: str) -> None:
+    """What engines call prefill and decode are the roles context and generation."""
+    options = vars(parser().parse_args(["--engine", "vllm", "--role", name]))
+    options.pop("parent_pipe")
+    assert StubSettings(**options).role == role
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--engine", "none"], ["--engine", "openai", "--role", "prefill"], ["--engine=openai", "--port=x"]],
+    [[], ["--engine", "none"], ["--engine", "openai", "--role", "judge"], ["--engine=openai", "--port=x"]],
 )
 def test_a_bad_command_line_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """What the command line does not know is an error with a hint, not a traceback."""

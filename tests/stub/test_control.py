@@ -30,7 +30,7 @@ async def test_state_shows_what_came_in(client: aiohttp.ClientSession, context: 
     _status, state = await ask(client, context, "GET", "/_stub/state")
     counts = ("requests", "running", "finished", "aborted", "faulted", "held_blocks", "leaked_blocks")
     assert [state[name] for name in counts] == [1, 0, 1, 0, 0, 1, 0]
-    assert state["handoffs"] == {"held": 1, "fetched": 0, "expired": 0, "dropped": 0}
+    assert state["handoffs"] == {"held": 1, "fetched": 0, "expired": 0, "dropped": 0, "released": 0}
     (request,) = state["last_requests"]
     assert (request["method"], request["path"]) == ("POST", PATHS["chat"] + "?q=1")
     assert (request["wire"], request["outcome"], request["status"]) == ("msgpack", "finished", 200)

@@ -125,6 +125,33 @@ async def test_a_taken_port_is_an_error(plain: Stub) -> None:
             pass
 
 
+async def test_a_taken_side_port_is_an_error(plain: Stub) -> None:
+    """A worker that cannot have its second port does not start, and gives the first one back."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+    with pytest.raises(OSError, match="in use"):
+        async with run_stub("sglang", role="prefill", port=port, side_port=plain.port):
+            pass
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+
+
+async def test_the_side_port_is_kept(client: aiohttp.ClientSession) -> None:
+    """A restart keeps the second port too; while the worker is dead nobody answers there."""
+    async with run_stub("sglang", role="prefill") as stub:
+        port = stub.side_port
+        async with client.get(f"http://127.0.0.1:{port}/health") as response:
+            assert response.status == 200
+        stub.kill()
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client.get(f"http://127.0.0.1:{port}/health")
+        await stub.restart()
+        assert stub.side_port == port
+        async with client.get(f"http://127.0.0.1:{port}/health") as response:
+            assert response.status == 200
+
+
 async def test_until_gives_up() -> None:
     """A state that never comes is a timeout, not a hang."""
     async with run_stub("openai") as stub:

@@ -61,8 +61,9 @@ async def test_other_paths_and_methods_are_refused(client: aiohttp.ClientSession
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("role", "prefill"), ("port", -1), ("port", 65_536), ("token_delay", -1.0), ("context_tokens", 0)),
-        *(("hold_seconds", float("nan")), ("context_finish", "stop")),
+        *(("role", "judge"), ("port", -1), ("port", 65_536), ("token_delay", -1.0), ("context_tokens", 0)),
+        *(("hold_seconds", float("nan")), ("context_finish", "stop"), ("connector", "usb"), ("side_port", 70_000)),
+        *(("pair_seconds", -1.0), ("failure_seconds", -1.0), ("load_failure", "retry"), ("engine_version", "newest")),
     ],
 )
 def test_bad_settings_are_refused(field: str, value: object) -> None:
@@ -73,6 +74,6 @@ def test_bad_settings_are_refused(field: str, value: object) -> None:
 
 async def test_an_unknown_engine_is_refused() -> None:
     """An engine that there is no file for is an error that names those that there are."""
-    with pytest.raises(ValueError, match="openai, trtllm"):
+    with pytest.raises(ValueError, match="openai, sglang, trtllm, vllm"):
         async with run_stub("none"):
             pass

@@ -32,6 +32,7 @@ def test_choices_begin_alike_and_then_differ() -> None:
 def test_tokens_made_elsewhere_are_taken_over() -> None:
     """An answer that goes on from a given first token is the answer that was made in one place."""
     whole = list(generate(encode("a b"), 8))
+    assert whole[0].token is not None
     assert list(generate(encode("a b"), 8, first=[whole[0].token])) == whole
 
 

@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 
 from plugins.dispatch.embedded.stub import HandoffCounts, Stub, run_stub
+from plugins.dispatch.embedded.stub.handoffs import DROPPED
 from tests.stub.support import CHAT, COMPLETION, PATHS, context_body, generation_body, hand_over, post
 
 pytestmark = pytest.mark.anyio
@@ -183,7 +184,7 @@ async def test_a_thousand_handoffs_are_forgotten_in_order(client: aiohttp.Client
     """What is remembered of ended handoffs does not grow without end."""
     for number in range(1, 1_101):
         handoff = context.engine.handoffs.hold(number, [1])
-        context.engine.handoffs.drop(handoff)
-        context.engine.handoffs.drop(handoff)
+        context.engine.handoffs.end(handoff, DROPPED)
+        context.engine.handoffs.end(handoff, DROPPED)
     assert context.state().handoffs == HandoffCounts(dropped=1_100)
     assert len(context.engine.handoffs._ended) == 1_000

@@ -102,10 +102,6 @@ async def test_a_good_field_is_taken(client: aiohttp.ClientSession, aggregated: 
         ({"disaggregated_params": None}, "role context"),
         ({"disaggregated_params": {"request_type": "context_only"}}, "disagg_request_id"),
         ({"disaggregated_params": {"request_type": "context_only", "disagg_request_id": 0}}, "disagg_request_id"),
-        (
-            {"disaggregated_params": {"request_type": "context_only", "disagg_request_id": 5, "schedule_style": 1}},
-            "generation-first",
-        ),
         ({"disaggregated_params": {"request_type": "generation_only"}}, "generation_only"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Two distributions of third parties, installed with pip into a folder of their own."""
+"""Distributions of third parties, installed with pip into a folder of their own."""
 
 import shutil
 import subprocess
@@ -10,12 +10,12 @@ import pytest
 from tests.third_party.support import Site
 
 HERE = Path(__file__).parent
-DISTRIBUTIONS = ("tenant_gate", "broken_gate")
+DISTRIBUTIONS = ("tenant_gate", "broken_gate", "echo_engine")
 
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which pip has installed both, without a network."""
+    """A folder into which pip has installed all of them, without a network."""
     folder, sources = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("sources")
     for name in DISTRIBUTIONS:
         shutil.copytree(HERE / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))

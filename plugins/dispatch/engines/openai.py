@@ -23,7 +23,7 @@ class OpenAIEngine:
         """The request as it came."""
         return Body(request.payload.encode())
 
-    def read(self, _role: Role, _request: Request, answer: bytes, /) -> bytes:
+    def read(self, _role: Role, _request: Request, answer: bytes, _handoff: Handoff | None = None, /) -> bytes:
         """The answer as it came."""
         return answer
 

@@ -1,115 +1,168 @@
-"""TensorRT-LLM with the context phase first: what both workers of the relay are sent."""
+"""TensorRT-LLM: what both workers are sent, one after the other or both at once."""
 
+import os
+import re
 import uuid
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal
 
 import orjson
 import ormsgpack
 from attrs import field, frozen, validators
 
-from kernel import Rejection
-from plugins.dispatch.engine import Body, Handoff, Reading, Request
-from plugins.dispatch.engines.trtllm_answers import read_context, strip_internals
+from kernel import Rejection, Secret
+from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.engine import Body, Handoff, Partner, Reading, Request
+from plugins.dispatch.engines.trtllm_answers import CONCERN, METRICS_EVENT, read_context, strip_event, strip_internals
 from plugins.dispatch.engines.trtllm_ids import NODES, mint
-from plugins.dispatch.plan import SERIAL_RELAY, Plan
+from plugins.dispatch.engines.trtllm_prompts import copy_fields, one_prompt
+from plugins.dispatch.engines.trtllm_signing import signed_headers
+from plugins.dispatch.plan import SERIAL_RELAY, SIMULTANEOUS_PAIR, Plan
+from plugins.dispatch.policy import Match
 from plugins.dispatch.worker import Role
 from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
 
-_MSGPACK_HEADERS = {"x-trtllm-msgpack": "1"}
-_CONTEXT_FIRST = 0
-_PROMPT_IDS = ("prompt_token_ids", "prompt_token_ids_b64")
-"""Part of a handoff. From a client they would stand in for the messages, past the chat template and its guard."""
+_MSGPACK_HEADERS: Final = {"x-trtllm-msgpack": "1"}
+_METRICS_HEADERS: Final = {"x-trtllm-return-metrics": "1"}
+_CONTEXT_FIRST: Final = 0
+_GENERATION_FIRST: Final = 1
+_ENDPOINT: Final = "ctx_info_endpoint"
+
+_GENERATION_ONLY: Final = "TRTLLM_DISAGG_BENCHMARK_GEN_ONLY"
+_PRESET: Final = {"request_type": "generation_only", "first_gen_tokens": [7], "ctx_request_id": 1}
 
 
 @frozen
 class TrtllmEngine:
     """The context worker answers with one token and a handoff, the generation worker goes on from it.
 
-    `body`: the format that workers are sent; `msgpack` costs both sides less, and older workers do not know
-    it. `gen_tokids_ctxbytes`: let chat token ids travel as base64. `gen_strip_message_history`: send the
-    generation worker only the last message, as it has the token ids of all. `node_id`: 0 to 255, different
-    for each frontend of a deployment; by default made from the machine's network address.
+    `schedule`: `generation_first` sends both workers the request at once. `body`: the format that workers are sent;
+    `msgpack` costs both sides less, and older workers do not know it. `gen_tokids_ctxbytes`: let chat token ids
+    travel as base64. `gen_strip_message_history`: send the generation worker only the last message, as it has the
+    token ids of all. `node_id`: 0 to 255, different for each frontend of a deployment; by default made from the
+    machine's network address. `max_local_prefill_length`: a prompt of which the chosen generation worker has a part
+    cached and not more than so many tokens to compute is served by it alone; its policy has to know that.
+    `internal_request_auth_key`: the workers' own, with which requests are signed. `collect_perf_metrics`: ask
+    workers for the times of each request.
     """
 
     name: ClassVar[str] = "trtllm"
-    plan: ClassVar[Plan] = SERIAL_RELAY
+    concern: ClassVar["re.Pattern[bytes]"] = CONCERN
 
+    schedule: Literal["context_first", "generation_first"] = "context_first"
     body_format: Literal["json", "msgpack"] = field(default="json", alias="body")
     gen_tokids_ctxbytes: bool = False
     gen_strip_message_history: bool = False
     node_id: int | None = field(default=None, validator=validators.optional([validators.ge(0), validators.lt(NODES)]))
+    max_local_prefill_length: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
+    internal_request_auth_key: Secret | None = None
+    collect_perf_metrics: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        """The legs, as the schedule has them."""
+        return SERIAL_RELAY if self.schedule == "context_first" else SIMULTANEOUS_PAIR
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the context phase may be left out."""
+        return self.max_local_prefill_length is not None
+
+    def bypass(self, match: Match, /) -> bool:
+        """Whether the generation worker has enough of the prompt."""
+        limit = self.max_local_prefill_length
+        return limit is not None and match.cached > 0 and match.prompt - match.cached <= limit
 
     def check(self, request: Request, /) -> None:
         """Decline prompts that this engine's handoff cannot carry."""
         if request.endpoint is COMPLETIONS:
-            _one_prompt(request.payload.data.get("prompt"))
+            one_prompt(request.payload.data.get("prompt"))
+
+    def alone(self, _request: Request, /) -> bool:
+        """Whether generation workers are measured without a context phase."""
+        return os.environ.get(_GENERATION_ONLY) == "1"
+
+    def question(self, partner: Partner, /) -> str:
+        """Where a context worker tells how its KV cache is reached."""
+        return f"{partner.url}/server_info"
+
+    def meet(self, _request: Request, partner: Partner, /) -> Handoff:
+        """One id for both legs, and where the generation worker finds the context worker.
+
+        Raises:
+            MalformedFault: 502, the context worker does not say where.
+        """
+        params = partner.told.get("disaggregated_params") if isinstance(partner.told, dict) else None
+        place = dict(params) if isinstance(params, dict) else {}
+        if isinstance(place.get(_ENDPOINT), list):
+            place[_ENDPOINT] = next(iter(place[_ENDPOINT]), None)
+        if not place.get(_ENDPOINT):
+            raise MalformedFault(f"it tells of no {_ENDPOINT}", "the context worker does not say how it is reached")
+        id = self._mint()
+        ids = {"ctx_request_id": id, "disagg_request_id": id, "ctx_usage": None}
+        generation = {"request_type": "generation_only", "schedule_style": _GENERATION_FIRST, **ids, **place}
+        fields: dict[str, Any] = {
+            Role.CONTEXT: self._context_params(id, _GENERATION_FIRST),
+            Role.GENERATION: generation,
+        }
+        return Handoff(fields)
 
     def body(self, role: Role, request: Request, handoff: Handoff | None, /) -> Body:
         """The client's fields, with those of the phase in place of any handoff fields that it sent."""
-        data = _copy(request)
+        data = copy_fields(request)
         if role is Role.CONTEXT:
-            data["disaggregated_params"] = self._context_params()
+            met = None if handoff is None else handoff.fields.get(Role.CONTEXT)
+            data["disaggregated_params"] = met or self._context_params(self._mint(), _CONTEXT_FIRST)
             data["stream"] = False
             data["stream_options"] = None
         else:
+            self._go_on(data, request, handoff)
+        params = data.get("disaggregated_params") or {}
+        return self._encode(data, signed_headers(self.internal_request_auth_key, role, request, params))
+
+    def read(self, role: Role, request: Request, answer: bytes, _handoff: Handoff | None = None, /) -> Reading:
+        """The handoff or the final answer of a context worker; a generation worker's answer for the client."""
+        if role is Role.GENERATION:
+            return strip_internals(answer)
+        return read_context(answer, chat=request.endpoint is CHAT_COMPLETIONS)
+
+    def edit(self, _request: Request, _handoff: Handoff | None, name: bytes, data: bytes, /) -> bytes | None:
+        """An event of a stream with what the client may see; the worker's metrics, which come last, are not for it."""
+        return None if name == METRICS_EVENT else strip_event(data)
+
+    def _go_on(self, data: dict[str, Any], request: Request, handoff: Handoff | None) -> None:
+        """Turn the client's fields into those of the generation leg."""
+        if handoff is None:
+            data["disaggregated_params"] = None
+            if self.alone(request):
+                data.update(disaggregated_params=_PRESET, ignore_eos=True)
+        elif self.plan.together:
+            data["disaggregated_params"] = handoff.fields[Role.GENERATION]
+        else:
             if request.endpoint is CHAT_COMPLETIONS and self.gen_strip_message_history:
                 data["messages"] = data["messages"][-1:]
-            data.update(handoff.fields if handoff is not None else {"disaggregated_params": None})
-        return self._encode(data)
+            data.update(handoff.fields)
 
-    def read(self, role: Role, request: Request, answer: bytes, /) -> Reading:
-        """The handoff or the final answer of a context worker; a generation worker's answer for the client."""
-        if role is Role.CONTEXT:
-            return read_context(answer, chat=request.endpoint is CHAT_COMPLETIONS)
-        return strip_internals(answer)
+    def _mint(self) -> int:
+        return mint(uuid.getnode() % NODES if self.node_id is None else self.node_id)
 
-    def _context_params(self) -> dict[str, object]:
+    def _context_params(self, id: int, style: int) -> dict[str, object]:
         return {
             "request_type": "context_only",
-            "disagg_request_id": mint(uuid.getnode() % NODES if self.node_id is None else self.node_id),
-            "schedule_style": _CONTEXT_FIRST,
+            "disagg_request_id": id,
+            "schedule_style": style,
             "return_prompt_token_ids_b64": self.gen_tokids_ctxbytes,
         }
 
-    def _encode(self, data: dict[str, Any]) -> Body:
+    def _encode(self, data: Mapping[str, Any], headers: Mapping[str, str]) -> Body:
+        if self.collect_perf_metrics:
+            headers = {**headers, **_METRICS_HEADERS}
         try:
             if self.body_format == "msgpack":
-                return Body(ormsgpack.packb(data), _MSGPACK_HEADERS)
-            return Body(orjson.dumps(data))
+                return Body(ormsgpack.packb(data), {**headers, **_MSGPACK_HEADERS})
+            return Body(orjson.dumps(data), headers)
         except (orjson.JSONEncodeError, ormsgpack.MsgpackEncodeError) as error:
             raise Rejection(400, "the request body is nested too deeply", "invalid_body") from error
-
-
-def _copy(request: Request) -> dict[str, Any]:
-    """The client's fields for one leg, with a single prompt, and the conversation where one is known."""
-    data = dict(request.payload.data)
-    for name in _PROMPT_IDS:
-        data.pop(name, None)
-    if request.endpoint is COMPLETIONS:
-        data["prompt"] = _one_prompt(data.get("prompt"))
-    if request.conversation is not None:
-        # the affinity of a sub-agent travels in signed headers, never in a body
-        data["conversation_params"] = {"conversation_id": request.conversation.id}
-    return data
-
-
-def _one_prompt(prompt: object) -> object:
-    """The prompt without a list round it; a handoff names one prompt."""
-    match prompt:
-        case str() | [str()]:
-            return prompt if isinstance(prompt, str) else prompt[0]
-        case [list(tokens)] if _are_tokens(tokens):
-            return tokens
-        case list() if _are_tokens(prompt):
-            return prompt
-        case [str() | list(), _, *_]:
-            raise Rejection(400, "several prompts in one request are not supported by this model", param="prompt")
-        case _:
-            raise Rejection(400, "the prompt must be a string or a non-empty list of token ids", param="prompt")
-
-
-def _are_tokens(value: list[object]) -> bool:
-    return bool(value) and all(type(item) is int for item in value)
 
 
 ENGINE = TrtllmEngine

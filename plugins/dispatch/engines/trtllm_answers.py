@@ -20,6 +20,11 @@ _USAGE: Final = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_t
 _INTERNAL: Final = ("disaggregated_params", "prompt_token_ids", "prompt_token_ids_b64")
 _LEAK: Final = re.compile(rb'"(?:disaggregated_params|prompt_token_ids(?:_b64)?)"\s*:\s*(?!null\b|\s)')
 
+METRICS_EVENT: Final = b"trtllm.perf_metrics"
+
+CONCERN: Final = re.compile(_LEAK.pattern + b"|" + re.escape(METRICS_EVENT))
+"""What an event of a stream has in it that may have to be changed on its way to the client."""
+
 
 def read_context(answer: bytes, *, chat: bool) -> Handoff | FinalAnswer:
     """What a context worker's answer means: a handoff, or all there is to say.
@@ -43,7 +48,8 @@ def read_context(answer: bytes, *, chat: bool) -> Handoff | FinalAnswer:
         "schedule_style": 0,
         "ctx_usage": _counted(data.get("usage")),
     }
-    return Handoff({"disaggregated_params": params, **_prompt_fields(data, chat=chat)})
+    fields = {"disaggregated_params": params, **_prompt_fields(data, chat=chat)}
+    return Handoff(fields, once=params.get("remote_tail_start") is not None)
 
 
 def strip_internals(answer: bytes) -> bytes:
@@ -55,6 +61,15 @@ def strip_internals(answer: bytes) -> bytes:
         MalformedFault: 502, it has such fields and is not a JSON object.
     """
     return orjson.dumps(_stripped(_parse(answer, "generation"))) if _LEAK.search(answer) else answer
+
+
+def strip_event(data: bytes) -> bytes:
+    """An event's data without handoff and token ids."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return data
+    return orjson.dumps(_stripped(value)) if isinstance(value, dict) and _LEAK.search(data) else data
 
 
 def _counted(usage: object) -> dict[str, Any] | None:

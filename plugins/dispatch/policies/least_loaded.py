@@ -1,24 +1,37 @@
-"""The worker with the fewest requests."""
+"""The worker with the least work."""
 
-from collections.abc import Sequence
+from typing import Literal
 
 from attrs import field, frozen
 
-from plugins.dispatch.policies.round_robin import Ring
+from plugins.dispatch.candidates import Candidates, Turn
 from plugins.dispatch.policy import Facts
+from plugins.dispatch.prompt import USUAL_TOKENS
 from plugins.dispatch.worker import Worker
 
 
 @frozen
 class LeastLoaded:
-    """Choose the worker with the least load; among equals, each in turn."""
+    """Choose the worker with the least load for its weight; among equals, each in turn.
 
-    _ring: Ring = field(init=False, factory=Ring, eq=False, repr=False)
+    `load`: count a worker's requests, or the tokens of their prompts, which are estimated from a text's length.
+    """
 
-    def choose(self, candidates: Sequence[Worker], _facts: Facts, /) -> Worker:
+    load: Literal["requests", "tokens"] = "requests"
+    _turn: Turn = field(init=False, factory=Turn, eq=False, repr=False)
+
+    @property
+    def unit(self) -> int:
+        """What a request usually weighs."""
+        return 1 if self.load == "requests" else USUAL_TOKENS
+
+    def weigh(self, _worker: Worker, facts: Facts, /) -> int:
+        """One, or the tokens of the prompt."""
+        return 1 if self.load == "requests" else facts.prompt.tokens
+
+    def choose(self, candidates: Candidates, _facts: Facts, /) -> Worker:
         """The least loaded worker; of several, the one behind the last choice."""
-        least = min(worker.load for worker in candidates)
-        return self._ring.after([worker for worker in candidates if worker.load == least])
+        return candidates.least(self._turn)
 
 
 POLICY = LeastLoaded

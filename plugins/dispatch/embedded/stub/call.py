@@ -3,36 +3,36 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
+from typing import TypeVar
 
 import orjson
 from aiohttp import web
 from attrs import define, field
 
+from plugins.dispatch.embedded.stub.endings import ConnectionCut, Stopped
 from plugins.dispatch.embedded.stub.faults import FaultRule
 from plugins.dispatch.embedded.stub.ledger import Received
 
-DONE = b"data: [DONE]\n\n"
+T = TypeVar("T")
 
 
-class ConnectionCut(Exception):
-    """The stub has broken the connection on purpose."""
+@define(eq=False)
+class Stream:
+    """What is to be streamed, and what comes after it: the end marker, or an error in place of the rest."""
 
-
-class Rejection(Exception):
-    """An engine declines a request: a status and a body in the engine's own shape."""
-
-    def __init__(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(status)
-        self.status = status
-        self.body = body
-        self.headers = headers or {}
+    events: AsyncGenerator[bytes, None]
+    end: Callable[[], bytes]
+    failure: Callable[[], bytes | None]
 
 
 @define(eq=False)
 class Call:
-    """A request with its record, its fault, and what has been sent so far."""
+    """A request with its record, its fault, and what has been sent so far.
+
+    It is `settled` when nothing is held for it elsewhere any more, and `stopped` when somebody asked for that.
+    """
 
     request: web.BaseRequest
     received: Received
@@ -41,8 +41,12 @@ class Call:
     fault: FaultRule | None = None
     slow: float = 0.0
     body: dict[str, object] = field(factory=dict)
+    headers: Callable[[], Mapping[str, str]] = dict
     response: web.StreamResponse | None = None
     cut: bool = False
+    settled: bool = False
+    stopped: asyncio.Event = field(factory=asyncio.Event)
+    _pausing: "asyncio.Future[None] | None" = field(default=None, init=False)
 
     def has_fault(self, kind: str) -> bool:
         """Whether the request has to suffer this kind of fault."""
@@ -61,14 +65,17 @@ class Call:
         if writer is not None and self.has_fault("die_after_headers"):
             writer.send_headers()
             self.break_connection(reset=True)
+        if self.request.method == "HEAD":
+            await response.write_eof()
+            return
         if self.has_fault("cut_mid_event") or self.has_fault("exit"):
             await response.write(body[: len(body) // 2])
             self._die()
         await response.write(body)
         await response.write_eof()
 
-    async def send_stream(self, events: AsyncGenerator[bytes, None], error_event: bytes) -> None:
-        """Answer with server-sent events and the end marker, or up to where a fault breaks them."""
+    async def send_stream(self, stream: Stream) -> None:
+        """Answer with server-sent events and their end, or up to where a fault breaks them."""
         response = self._open(200, {"Content-Type": "text/event-stream; charset=utf-8"})
         response.enable_chunked_encoding()
         writer = await response.prepare(self.request)
@@ -77,20 +84,56 @@ class Call:
         if self.has_fault("die_after_headers"):
             self.break_connection(reset=True)
         sent = 0
-        async with aclosing(events):
+        async with aclosing(stream.events) as events:
             async for event in events:
                 if self._breaks_at(sent):
-                    await self._break_stream(response, event, error_event)
+                    await self._break_stream(response, event, stream)
                     return
                 await response.write(event)
                 sent += 1
         # A break that was to come after more events than there were comes at the end marker.
         if self.fault is not None and self.fault.kind in {"cut_mid_event", "exit", "error_event"}:
-            await self._break_stream(response, DONE, error_event)
+            await self._break_stream(response, stream.end(), stream)
             return
         if not self.has_fault("end_without_done"):
-            await response.write(DONE)
+            await response.write(stream.end())
         await response.write_eof()
+
+    def stop(self) -> None:
+        """Make the worker stop working on the request."""
+        self.stopped.set()
+        if self._pausing is not None and not self._pausing.done():
+            self._pausing.set_result(None)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but not longer than until the request is stopped."""
+        if not seconds:
+            # Without a delay too: a client that leaves must be noticed between two tokens.
+            await asyncio.sleep(0)
+        elif not self.stopped.is_set():
+            loop = asyncio.get_running_loop()
+            self._pausing = future = loop.create_future()
+            timer = loop.call_later(seconds, _wake, future)
+            try:
+                await future
+            finally:
+                timer.cancel()
+
+    async def unless_stopped(self, work: Awaitable[T]) -> T:
+        """Wait for something unless the request is stopped before; raises `Stopped`."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self.stopped.wait())
+        try:
+            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise Stopped
+            return task.result()
+        finally:
+            stop.cancel()
+            if not task.done():
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
 
     def break_connection(self, *, reset: bool) -> None:
         """End the connection at once, with a TCP reset if asked for; always raises `ConnectionCut`."""
@@ -99,7 +142,7 @@ class Call:
         raise ConnectionCut
 
     def _open(self, status: int, headers: Mapping[str, str]) -> web.StreamResponse:
-        self.response = web.StreamResponse(status=status, headers={"Server": "uvicorn", **headers})
+        self.response = web.StreamResponse(status=status, headers={"Server": "uvicorn", **headers, **self.headers()})
         if self.refusing():
             self.response.force_close()
         return self.response
@@ -108,10 +151,10 @@ class Call:
         fault = self.fault
         return fault is not None and fault.kind in {"cut_mid_event", "exit", "error_event"} and sent >= fault.after
 
-    async def _break_stream(self, response: web.StreamResponse, event: bytes, error_event: bytes) -> None:
-        if self.has_fault("error_event"):
-            await response.write(error_event)
-            await response.write(DONE)
+    async def _break_stream(self, response: web.StreamResponse, event: bytes, stream: Stream) -> None:
+        failure = stream.failure() if self.has_fault("error_event") else None
+        if failure is not None:
+            await response.write(failure)
             await response.write_eof()
             return
         await response.write(event[: len(event) // 2])
@@ -122,6 +165,11 @@ class Call:
             self.cut = True
             self.exit()
         self.break_connection(reset=False)
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def abort(transport: asyncio.Transport | None, *, reset: bool) -> None:

@@ -10,7 +10,14 @@ from threading import Thread
 
 from plugins.dispatch.embedded.stub.engines import ENGINES
 from plugins.dispatch.embedded.stub.server import Stub
-from plugins.dispatch.embedded.stub.settings import CONTEXT_FINISHES, ROLES, StubSettings
+from plugins.dispatch.embedded.stub.settings import (
+    CONNECTORS,
+    CONTEXT_FINISHES,
+    LOAD_FAILURES,
+    ROLE_NAMES,
+    ROLES,
+    StubSettings,
+)
 
 _STDIN = 0
 _EXIT_FAULT = 70
@@ -24,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "Prints READY and its address once it serves.",
     )
     made.add_argument("--engine", required=True, choices=sorted(ENGINES))
-    made.add_argument("--role", default="both", choices=ROLES, help="the phase that a trtllm worker serves")
+    made.add_argument("--role", default="both", choices=(*ROLES, *ROLE_NAMES), help="the phase that it serves")
     made.add_argument("--host", default="127.0.0.1")
     made.add_argument("--port", type=int, default=0, help="0 takes a free one")
     made.add_argument("--model", default="stub", metavar="NAME")
@@ -33,11 +40,30 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--hold-seconds", type=float, default=30.0, metavar="SECONDS", help="life of a handoff")
     made.add_argument("--keep-alive", type=float, default=5.0, metavar="SECONDS", help="life of an idle connection")
     made.add_argument("--context-finish", default="length", choices=CONTEXT_FINISHES)
+    made.add_argument("--tokens-per-block", type=int, default=32, metavar="N")
+    made.add_argument("--fetch-seconds", type=float, default=10.0, metavar="SECONDS", help="patience with a fetch")
+    _add_pair_arguments(made)
     made.add_argument("--require-msgpack", action="store_true", help="refuse JSON bodies")
     made.add_argument("--allow-fault-header", action="store_true", help="obey the header x-stub-fault")
     made.add_argument("--allow-chat-template", action="store_true", help="take chat templates from requests")
     made.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return made
+
+
+def _add_pair_arguments(made: argparse.ArgumentParser) -> None:
+    """Add what workers of a pair are told about each other."""
+    made.add_argument("--connector", default="nixl", choices=CONNECTORS, help="how vllm workers hand over")
+    made.add_argument("--engine-version", default="", metavar="VERSION", help="the release to behave as")
+    made.add_argument("--side-port", type=int, default=0, help="where other workers ask; 0 takes a free one")
+    made.add_argument("--pair-seconds", type=float, default=300.0, metavar="SECONDS", help="wait for the other half")
+    made.add_argument("--failure-seconds", type=float, default=5.0, metavar="SECONDS", help="until one is known dead")
+    made.add_argument("--load-failure", default="fail", choices=LOAD_FAILURES, help="what vllm does without KV blocks")
+    made.add_argument("--storage-path", default="", metavar="FOLDER", help="what shared-storage and lmcache share")
+    made.add_argument("--bidirectional", action="store_true", help="vllm decode answers have handoff fields too")
+    made.add_argument("--side-on-api-port", action="store_true", help="sglang has its bootstrap on the API port")
+    made.add_argument("--admin-key", default="", metavar="KEY", help="what /abort_request of sglang asks for")
+    made.add_argument("--auth-key", default="", metavar="KEY", help="with what trtllm checks signatures")
+    made.add_argument("--clock-skew", type=float, default=0.0, metavar="SECONDS", help="how far trtllm's clock is off")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

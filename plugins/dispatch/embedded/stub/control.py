@@ -6,9 +6,9 @@ import orjson
 from aiohttp import web
 from attrs import asdict, evolve
 
-from plugins.dispatch.embedded.stub.call import Rejection
 from plugins.dispatch.embedded.stub.faults import FaultRule, parse_rule
 from plugins.dispatch.embedded.stub.ledger import StubState
+from plugins.dispatch.embedded.stub.side import answer_side
 
 if TYPE_CHECKING:
     from plugins.dispatch.embedded.stub.server import Stub
@@ -32,7 +32,7 @@ async def answer_control(stub: "Stub", request: web.BaseRequest) -> web.Response
             stub.reset()
             return _json({})
         case _:
-            return await _side(stub, request)
+            return await answer_side(stub.engine.side, request)
 
 
 def show(state: StubState) -> dict[str, object]:
@@ -51,13 +51,6 @@ def _add_faults(stub: "Stub", raw: bytes) -> web.Response:
     for rule in rules:
         stub.add_rule(rule)
     return _json([rule.to_json() for rule in stub.faults])
-
-
-async def _side(stub: "Stub", request: web.BaseRequest) -> web.Response:
-    try:
-        return await stub.engine.side(request, request.path)
-    except Rejection as rejection:
-        return _json(rejection.body, rejection.status)
 
 
 def _json(value: object, status: int = 200) -> web.Response:

@@ -23,8 +23,15 @@ class Problem:
     message: str
     value: object = None
 
-    def __str__(self) -> str:
-        parts = f"'type': {self.kind!r}, 'loc': {self.location!r}, 'msg': {self.message!r}"
+    @property
+    def path(self) -> str:
+        """Where the problem is, as one text with dots."""
+        return ".".join(map(str, self.location))
+
+    def show(self, *, dotted: bool = False) -> str:
+        """Put the problem into words, with its place as a tuple or as a text with dots."""
+        location = self.path if dotted else self.location
+        parts = f"'type': {self.kind!r}, 'loc': {location!r}, 'msg': {self.message!r}"
         return f"{{{parts}, 'input': {_ECHO.repr(self.value)}}}"
 
 
@@ -72,14 +79,14 @@ def _field_problems(kind: Kind, value: object, location: Location) -> Iterator[P
     elif kind.nested is not None and isinstance(value, list):
         for position, item in enumerate(value):
             yield from kind.nested.problems(item, (*location, position))
-    elif kind.nested is not None:
+    elif kind.nested is not None and not isinstance(value, str):
         yield from kind.nested.problems(value, location)
 
 
-def report(problems: list[Problem]) -> str:
+def report(problems: list[Problem], *, dotted: bool = False) -> str:
     """Put problems into one text, the way that FastAPI's engines print them."""
     head = "1 validation error" if len(problems) == 1 else f"{len(problems)} validation errors"
-    return "\n  ".join([f"{head}:", *map(str, problems)])
+    return "\n  ".join([f"{head}:", *(problem.show(dotted=dotted) for problem in problems)])
 
 
 def is_integer(value: object) -> bool:

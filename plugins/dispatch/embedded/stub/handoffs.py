@@ -1,38 +1,31 @@
-"""The KV blocks that a context worker holds until a generation worker fetches them or they expire."""
+"""The KV blocks that a worker holds until another one fetches them or they expire."""
 
 import asyncio
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count
-from secrets import token_bytes
 
 from attrs import define, field, frozen
 
 from plugins.dispatch.embedded.stub.ledger import HandoffCounts
 
-# Above what a double holds exactly, so that an id that went through one no longer matches.
-_FIRST_ID = (1 << 53) + 1
+FETCHED = "fetched"
+EXPIRED = "expired"
+DROPPED = "dropped"
+RELEASED = "released"
+
 _REMEMBERED = 1_000
 
-
-class HandoffError(Exception):
-    """A fetch that cannot be answered; `status` is that of the side endpoint."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+Key = int | str
 
 
 @frozen(eq=False)
 class Handoff:
-    """One prompt's blocks, named by an id and an opaque state that only the holder can read."""
+    """One prompt's blocks, by the name under which they are fetched; `mark` is what a fetch must have right."""
 
-    ctx_request_id: int
-    disagg_request_id: int
-    opaque_state: str
+    key: Key
     prompt: tuple[int, ...]
     blocks: int
+    mark: object
     timer: asyncio.TimerHandle
 
 
@@ -44,10 +37,9 @@ class HandoffStore:
     tokens_per_block: int
     notify: Callable[[], None]
     leaked_blocks: int = 0
-    _held: dict[int, Handoff] = field(factory=dict, init=False)
-    _ended: dict[int, str] = field(factory=dict, init=False)
+    _held: dict[Key, Handoff] = field(factory=dict, init=False)
+    _ended: dict[Key, str] = field(factory=dict, init=False)
     _endings: Counter[str] = field(factory=Counter, init=False)
-    _ids: "count[int]" = field(factory=lambda: count(_FIRST_ID, 2), init=False)
 
     @property
     def held_blocks(self) -> int:
@@ -58,40 +50,43 @@ class HandoffStore:
         """Count the handoffs by what became of them."""
         return HandoffCounts(held=len(self._held), **self._endings)
 
-    def holds(self, disagg_request_id: int) -> bool:
-        """Whether a handoff of this id waits for a fetch."""
-        return any(handoff.disagg_request_id == disagg_request_id for handoff in self._held.values())
+    def blocks(self, prompt: Sequence[int]) -> int:
+        """Count the blocks that a prompt needs."""
+        return -(-len(prompt) // self.tokens_per_block)
 
-    def hold(self, disagg_request_id: int, prompt: Sequence[int]) -> Handoff:
-        """Hold the blocks of a prompt."""
-        number = next(self._ids)
-        state = b64encode(b"\xfb\xff\xfe" + number.to_bytes(8) + token_bytes(21)).decode()
-        timer = asyncio.get_running_loop().call_later(self.hold_seconds, self._expire, number)
-        blocks = -(-len(prompt) // self.tokens_per_block)
-        handoff = Handoff(number, disagg_request_id, state, tuple(prompt), blocks, timer)
-        self._held[number] = handoff
+    def hold(self, key: Key, prompt: Sequence[int], mark: object = None, seconds: float | None = None) -> Handoff:
+        """Hold the blocks of a prompt, for the usual time or another one."""
+        wait = self.hold_seconds if seconds is None else seconds
+        timer = asyncio.get_running_loop().call_later(wait, self._expire, key)
+        handoff = Handoff(key, tuple(prompt), self.blocks(prompt), mark, timer)
+        self._held[key] = handoff
         self.notify()
         return handoff
 
-    def fetch(self, ctx_request_id: int, opaque_state: str, prompt: Sequence[int]) -> None:
-        """Give the blocks of a handoff away, once.
+    def find(self, key: Key) -> Handoff | None:
+        """Give what is held under a name."""
+        return self._held.get(key)
 
-        Raises `HandoffError`: 404 for one that is not held, 403 for a state that is not its own, 409 for
-        another prompt. The latter two leave the blocks where they are.
-        """
-        handoff = self._held.get(ctx_request_id)
-        if handoff is None:
-            raise HandoffError(404, f"request {ctx_request_id} is {self._ended.get(ctx_request_id, 'unknown')}")
-        if handoff.opaque_state != opaque_state:
-            raise HandoffError(403, f"the state is not that of request {ctx_request_id}")
-        if handoff.prompt != tuple(prompt):
-            raise HandoffError(409, f"the prompt is not that of request {ctx_request_id}")
-        self._end(handoff, "fetched")
+    def any(self, holds: Callable[[Handoff], bool]) -> bool:
+        """Whether something of this kind is held."""
+        return any(map(holds, self._held.values()))
 
-    def drop(self, handoff: Handoff) -> None:
-        """Release a handoff whose answer nobody got; one that has ended already stays as it is."""
-        if handoff.ctx_request_id in self._held:
-            self._end(handoff, "dropped")
+    def ending(self, key: Key) -> str:
+        """Say what became of what was held under a name; `unknown` if nothing was."""
+        return self._ended.get(key, "unknown")
+
+    def end(self, handoff: Handoff, ending: str) -> None:
+        """Hold blocks no longer; what has ended already stays as it is."""
+        if self._held.get(handoff.key) is not handoff:
+            return
+        handoff.timer.cancel()
+        del self._held[handoff.key]
+        self._endings[ending] += 1
+        self._ended.pop(handoff.key, None)
+        self._ended[handoff.key] = ending
+        if len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+        self.notify()
 
     def forget(self) -> None:
         """Release everything and forget the counts, as a process that ends does."""
@@ -103,16 +98,11 @@ class HandoffStore:
         self.leaked_blocks = 0
         self.notify()
 
-    def _expire(self, ctx_request_id: int) -> None:
-        handoff = self._held[ctx_request_id]
-        self.leaked_blocks += handoff.blocks
-        self._end(handoff, "expired")
+    def expire(self, handoff: Handoff) -> None:
+        """Count blocks as leaked and hold them no longer; what has ended already stays as it is."""
+        if self._held.get(handoff.key) is handoff:
+            self.leaked_blocks += handoff.blocks
+            self.end(handoff, EXPIRED)
 
-    def _end(self, handoff: Handoff, ending: str) -> None:
-        handoff.timer.cancel()
-        del self._held[handoff.ctx_request_id]
-        self._endings[ending] += 1
-        self._ended[handoff.ctx_request_id] = ending
-        if len(self._ended) > _REMEMBERED:
-            del self._ended[next(iter(self._ended))]
-        self.notify()
+    def _expire(self, key: Key) -> None:
+        self.expire(self._held[key])

@@ -16,6 +16,11 @@ FINISHED: Final = "finished"
 ABORTED: Final = "aborted"
 FAULTED: Final = "faulted"
 
+_ASIDES: Final = frozenset(
+    ("/abort_request", "/tokenize", "/kv_cache_events", "/steady_clock_offset", "/v1/messages/count_tokens")
+)
+"""Paths of requests that ask about the worker or tell it something, and are no work although they are posted."""
+
 
 @define(eq=False)
 class Received:
@@ -32,7 +37,7 @@ class Received:
     @property
     def is_work(self) -> bool:
         """Whether the request asks for work; a GET only asks about the worker."""
-        return self.method != "GET"
+        return self.method != "GET" and self.path.partition("?")[0] not in _ASIDES
 
     @property
     def body(self) -> object:
@@ -74,11 +79,18 @@ class HandoffCounts:
     fetched: int = 0
     expired: int = 0
     dropped: int = 0
+    released: int = 0
 
 
 @frozen(kw_only=True)
 class StubState:
-    """A worker's counts at one moment; `requests` is the sum of the four outcomes after it."""
+    """A worker's counts at one moment; `requests` is the sum of the four outcomes after it.
+
+    `violations` are the requests that a real engine would have answered wrongly in silence, or died of, by
+    kind, and `violation_notes` say what the last of them were. `aborts` counts the requests that somebody
+    asked the worker to stop, `pairs` those whose other half is awaited here. `side_port` is where other
+    workers ask for what this one holds.
+    """
 
     requests: int
     running: int
@@ -88,6 +100,11 @@ class StubState:
     held_blocks: int
     leaked_blocks: int
     handoffs: HandoffCounts
+    violations: dict[str, int]
+    violation_notes: tuple[str, ...]
+    aborts: int
+    pairs: int
+    side_port: int | None
     connections_open: int
     probes: dict[str, int]
     last_requests: tuple[Received, ...]
@@ -100,6 +117,9 @@ class Ledger:
     outcomes: Counter[str] = field(factory=Counter)
     probes: Counter[str] = field(factory=Counter)
     last: deque[Received] = field(factory=lambda: deque[Received](maxlen=100))
+    violations: Counter[str] = field(factory=Counter)
+    notes: deque[str] = field(factory=lambda: deque[str](maxlen=20))
+    aborts: int = 0
     running: int = 0
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
@@ -122,11 +142,20 @@ class Ledger:
         received.status = status
         self.notify()
 
+    def violate(self, kind: str, note: str) -> None:
+        """Count a request that a real engine would have answered wrongly in silence, or died of."""
+        self.violations[kind] += 1
+        self.notes.append(f"{kind}: {note}")
+        self.notify()
+
     def reset(self) -> None:
         """Forget everything but what is running."""
         self.outcomes.clear()
         self.probes.clear()
         self.last.clear()
+        self.violations.clear()
+        self.notes.clear()
+        self.aborts = 0
         self.notify()
 
     def notify(self) -> None:

@@ -133,6 +133,11 @@ class Listener:
         for handler in self.connections.clients | self.connections.controls:
             abort(handler.transport, reset=False)
 
+    def abandon(self) -> None:
+        """Give back a port that was never served on."""
+        if self._holder is not None:
+            self._holder.close()
+
     async def release(self) -> None:
         """Close, break what is open, wait for its handlers, and give the port back."""
         self.close()

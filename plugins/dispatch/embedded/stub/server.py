@@ -10,12 +10,13 @@ from attrs import define, field
 
 from plugins.dispatch.embedded.stub.control import PREFIX, answer_control
 from plugins.dispatch.embedded.stub.engines import ENGINES
-from plugins.dispatch.embedded.stub.engines.base import Engine
+from plugins.dispatch.embedded.stub.engines.base import Engine, Place
 from plugins.dispatch.embedded.stub.faults import FaultBook, FaultFields, FaultRule
 from plugins.dispatch.embedded.stub.ledger import ABORTED, FAULTED, FINISHED, Ledger, StubState
 from plugins.dispatch.embedded.stub.listener import Connections, Listener
 from plugins.dispatch.embedded.stub.service import Service
 from plugins.dispatch.embedded.stub.settings import SettingsFields, StubSettings
+from plugins.dispatch.embedded.stub.side import SideDoor
 
 
 @define(eq=False)
@@ -31,6 +32,7 @@ class Stub:
     _ledger: Ledger = field(factory=Ledger, init=False)
     _book: FaultBook = field(factory=FaultBook, init=False)
     _listener: Listener = field(init=False)
+    _side: SideDoor | None = field(default=None, init=False)
     _service: Service = field(init=False)
     _alive: bool = field(default=False, init=False)
 
@@ -47,6 +49,11 @@ class Stub:
     def port(self) -> int:
         """The worker's port, which a restart keeps."""
         return self._listener.port
+
+    @property
+    def side_port(self) -> int | None:
+        """The port on which other workers ask for what this one holds, if it has one; a restart keeps it."""
+        return self._side.port if self._side else None
 
     @property
     def faults(self) -> tuple[FaultRule, ...]:
@@ -66,12 +73,16 @@ class Stub:
         connections = Connections(self._answer, self.settings.keep_alive, self._ledger.notify)
         self._listener = Listener(self.settings.host, self.settings.port, connections)
         self._listener.reserve()
+        if ENGINES[self.settings.engine].has_side_door(self.settings):
+            self._side = self._reserve_side()
         await self._start_engine()
 
     async def stop(self) -> None:
         """Break what is open and give the port back."""
         self.kill()
         await self._listener.release()
+        if self._side is not None:
+            await self._side.release()
         await self.engine.stop()
 
     def kill(self) -> None:
@@ -81,8 +92,10 @@ class Stub:
         for call in self._service.calls:
             call.cut = True
         self._listener.abort_all()
+        if self._side is not None:
+            self._side.kill()
         self._book.clear()
-        self.engine.handoffs.forget()
+        self.engine.die()
 
     async def restart(self) -> None:
         """Serve again on the same port, as a new process does; the counts of requests go on."""
@@ -93,16 +106,20 @@ class Stub:
     def state(self) -> StubState:
         """Give the counts of this moment."""
         outcomes = self._ledger.outcomes
-        running = self._ledger.running
         return StubState(
-            requests=running + outcomes.total(),
-            running=running,
+            requests=self._ledger.running + outcomes.total(),
+            running=self._ledger.running,
             finished=outcomes[FINISHED],
             aborted=outcomes[ABORTED],
             faulted=outcomes[FAULTED],
             held_blocks=self.engine.handoffs.held_blocks,
             leaked_blocks=self.engine.handoffs.leaked_blocks,
             handoffs=self.engine.handoffs.counts(),
+            violations=dict(self._ledger.violations),
+            violation_notes=tuple(self._ledger.notes),
+            aborts=self._ledger.aborts,
+            pairs=self.engine.waiting,
+            side_port=self.side_port,
             connections_open=len(self._listener.connections.clients),
             probes=dict(self._ledger.probes),
             last_requests=tuple(self._ledger.last),
@@ -140,10 +157,25 @@ class Stub:
         self._ledger.reset()
 
     async def _start_engine(self) -> None:
-        self.engine = ENGINES[self.settings.engine](self.settings, self.url, self._ledger.notify)
+        place = Place(self.url, self.settings.host, self.port, self.side_port)
+        self.engine = ENGINES[self.settings.engine](self.settings, place, self._ledger)
         await self.engine.start()
         self._alive = True
+        if self._side is not None:
+            await self._side.open()
         await self._listener.open()
+
+    def _reserve_side(self) -> SideDoor:
+        door = SideDoor(self.settings.host, self.settings.side_port, self._answer_side)
+        try:
+            door.reserve()
+        except OSError:
+            self._listener.abandon()
+            raise
+        return door
+
+    async def _answer_side(self, request: web.BaseRequest, path: str) -> web.Response:
+        return await self.engine.side(request, path)  # not bound before: a restart makes a new engine
 
     def _refuse(self, seconds: float) -> None:
         if self._alive:

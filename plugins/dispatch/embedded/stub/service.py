@@ -6,7 +6,8 @@ import orjson
 from aiohttp import web
 from attrs import define, field
 
-from plugins.dispatch.embedded.stub.call import Call, ConnectionCut, Rejection
+from plugins.dispatch.embedded.stub.call import Call
+from plugins.dispatch.embedded.stub.endings import ConnectionCut, Death, Rejection
 from plugins.dispatch.embedded.stub.engines.base import Engine
 from plugins.dispatch.embedded.stub.faults import HEADER, FaultBook, FaultRule, Traits, parse_header
 from plugins.dispatch.embedded.stub.ledger import ABORTED, FAULTED, FINISHED, Ledger, Received
@@ -46,6 +47,7 @@ class Service:
             self.calls.discard(call)
             status = call.response.status if call.response else None
             self.ledger.end(received, FAULTED if call.cut else outcome, status)
+            engine.leave(call)
         return call.response or web.Response(status=500)
 
     async def _serve(self, engine: Engine, call: Call) -> None:
@@ -58,24 +60,23 @@ class Service:
                 return
             if rejection is not None:
                 raise rejection
-            method, handler = engine.routes.get(call.request.path, (None, None))
-            if handler is None:
-                raise Rejection(404, {"detail": "Not Found"})
-            if method != call.request.method:
-                raise Rejection(405, {"detail": "Method Not Allowed"}, {"Allow": str(method)})
+            handler = engine.route(call.request.method, call.request.path)
             await handler(call)
         except Rejection as caught:
-            await call.send_json(caught.body, caught.status, caught.headers)
+            await _send_rejection(engine, call, caught)
+        except Death as death:
+            await _send_rejection(engine, call, death.rejection)
+            call.cut = True
+            self.exit()
 
     def _pick_fault(self, engine: Engine, call: Call) -> None:
         asked = call.request.headers.get(HEADER) if self.fault_header else None
         if asked is None:
-            params = call.body.get("disaggregated_params")
             traits = Traits(
                 path=call.request.path,
                 work=call.received.is_work,
                 stream=call.body.get("stream") is True,
-                context_only=isinstance(params, dict) and params.get("request_type") == "context_only",
+                context_only=engine.is_context(call.body),
             )
             call.fault, call.slow = self.book.pick(traits)
             return
@@ -107,8 +108,7 @@ class Service:
 
 def _decode(engine: Engine, call: Call) -> Rejection | None:
     """Decode the body of a request for work; a fault may still come before its rejection."""
-    method, _handler = engine.routes.get(call.request.path, (None, None))
-    if not method == call.request.method == "POST":
+    if call.request.method != "POST" or not engine.takes_body(call.request.path):
         return None
     try:
         content_type = call.request.headers.get("Content-Type")
@@ -118,11 +118,17 @@ def _decode(engine: Engine, call: Call) -> Rejection | None:
     return None
 
 
+async def _send_rejection(engine: Engine, call: Call, rejection: Rejection) -> None:
+    body = engine.dress(call.request.path, rejection.body)
+    await call.send_json(body, rejection.status, rejection.headers)
+
+
 async def _send_status(engine: Engine, call: Call, fault: FaultRule) -> None:
     headers = {"Content-Type": "application/json", **fault.headers}
     match fault.body:
         case None:
-            body = orjson.dumps(engine.error(fault.status, "this worker cannot serve the request now"))
+            error = engine.error(fault.status, "this worker cannot serve the request now")
+            body = orjson.dumps(engine.dress(call.request.path, error))
         case str():
             body = fault.body.encode()
         case _:

@@ -32,9 +32,9 @@ _MASK: Final = (1 << 64) - 1
 
 @frozen
 class Piece:
-    """One step of an answer: a token, the text that may be shown now, and how the answer ended, if it did."""
+    """One step of an answer: its token if it has one, the text that may be shown now, and how it ended, if it did."""
 
-    token: int
+    token: int | None
     text: str
     finish_reason: str | None = None
     stop_reason: str | None = None
@@ -61,16 +61,26 @@ def render(messages: Sequence[Mapping[str, object]], tools: object = None) -> st
 
 
 def generate(
-    prompt: Sequence[int], limit: int, stops: Sequence[str] = (), *, index: int = 0, first: Sequence[int] = ()
+    prompt: Sequence[int],
+    limit: int,
+    stops: Sequence[str] = (),
+    *,
+    index: int = 0,
+    first: Sequence[int] = (),
+    ignore_end: bool = False,
 ) -> Iterator[Piece]:
     """Yield the answer to a prompt, token by token.
 
     `index` is the choice: all choices of a prompt begin with the same token, as they share one context
     phase. `first` are tokens that were made elsewhere and are taken over. Text that may turn out to be
-    the beginning of a stop string is held back until it is certain.
+    the beginning of a stop string is held back until it is certain. With `ignore_end` only the limit and
+    stop strings end an answer.
     """
+    if limit < 1:
+        yield Piece(None, "", "length")
+        return
     seed = int.from_bytes(blake2b(array("q", prompt).tobytes(), digest_size=8).digest())
-    ends_at_once = MARKER_TOKEN in prompt
+    ends_at_once = MARKER_TOKEN in prompt and not ignore_end
     keep = max((len(stop) for stop in stops), default=1) - 1
     held = ""
     for step in range(limit):
@@ -86,6 +96,12 @@ def generate(
         shown = max(len(held) - keep, 0)
         yield Piece(token, held[:shown])
         held = held[shown:]
+
+
+def babble(limit: int) -> Iterator[Piece]:
+    """Yield what a model says that reads KV blocks which are not its prompt's: one word, over and over."""
+    for step in range(limit):
+        yield Piece(_ANSWER_BASE, _WORDS[0], "length" if step == limit - 1 else None)
 
 
 @lru_cache(maxsize=65_536)
@@ -117,7 +133,7 @@ def _part(part: object) -> str:
     match part:
         case str():
             return part
-        case {"type": "text", "text": str(text)}:
+        case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
             return text
         case _:
             return _plain(part)

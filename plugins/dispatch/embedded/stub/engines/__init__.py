@@ -5,6 +5,13 @@ from typing import Final
 
 from plugins.dispatch.embedded.stub.engines.base import Engine
 from plugins.dispatch.embedded.stub.engines.openai import OpenAIEngine
+from plugins.dispatch.embedded.stub.engines.sglang import SglangEngine
 from plugins.dispatch.embedded.stub.engines.trtllm import TrtllmEngine
+from plugins.dispatch.embedded.stub.engines.vllm import VllmEngine
 
-ENGINES: Final[Mapping[str, type[Engine]]] = {"openai": OpenAIEngine, "trtllm": TrtllmEngine}
+ENGINES: Final[Mapping[str, type[Engine]]] = {
+    "openai": OpenAIEngine,
+    "sglang": SglangEngine,
+    "trtllm": TrtllmEngine,
+    "vllm": VllmEngine,
+}

@@ -5,9 +5,12 @@ from typing import Final
 import orjson
 from attrs import define, evolve
 
-from plugins.dispatch.embedded.stub.call import Call, Rejection
+from plugins.dispatch.embedded.stub.apis import CHAT, COMPLETIONS
+from plugins.dispatch.embedded.stub.call import Call
+from plugins.dispatch.embedded.stub.endings import Rejection
 from plugins.dispatch.embedded.stub.engines.base import Engine
-from plugins.dispatch.embedded.stub.engines.job import Prompt, read_job, read_messages, read_prompts
+from plugins.dispatch.embedded.stub.engines.job import read_job
+from plugins.dispatch.embedded.stub.engines.prompts import Prompt, read_prompts
 from plugins.dispatch.embedded.stub.fields import (
     BOOLEAN,
     INTEGER,
@@ -23,7 +26,7 @@ from plugins.dispatch.embedded.stub.fields import (
     report,
     required,
 )
-from plugins.dispatch.embedded.stub.replies import Extras
+from plugins.dispatch.embedded.stub.shapes.openai import Extras, OpenAIShape
 from plugins.dispatch.embedded.stub.wire import is_json_type
 
 _SHARED: Final = {
@@ -101,28 +104,27 @@ class OpenAIEngine(Engine):
 
     async def completions(self, call: Call) -> None:
         """Answer a completions request."""
-        self._check(call.body, _COMPLETIONS)
-        try:
-            prompts = read_prompts(call.body["prompt"])
-        except ValueError as error:
-            raise self._bad(str(error), "prompt") from None
-        await self._run(call, prompts, chat=False)
+        await self._serve(call, COMPLETIONS, _COMPLETIONS, "prompt")
 
     async def chat(self, call: Call) -> None:
         """Answer a chat request."""
-        self._check(call.body, _CHAT)
-        try:
-            prompt = read_messages(call.body)
-        except ValueError as error:
-            raise self._bad(str(error), "messages") from None
-        await self._run(call, (prompt,), chat=True)
+        await self._serve(call, CHAT, _CHAT, "messages")
 
-    async def _run(self, call: Call, prompts: tuple[Prompt, ...], *, chat: bool) -> None:
+    async def _serve(self, call: Call, api: str, table: Table, asked: str) -> None:
+        self._check(call.body, table)
         try:
-            job = read_job(call.body, prompts, chat=chat)
+            prompts = read_prompts(call.body, api)
+        except ValueError as error:
+            raise self._bad(str(error), asked) from None
+        await self._run(call, prompts, api)
+
+    async def _run(self, call: Call, prompts: tuple[Prompt, ...], api: str) -> None:
+        try:
+            job = read_job(call.body, prompts, api)
         except ValueError as error:
             raise self._bad(str(error), str(error).split(maxsplit=1)[0]) from None
-        await self.answer(call, self.fit(job), _EXTRAS)
+        shape = OpenAIShape(job.chat, self.settings.model, job.asked, job.choices, _EXTRAS)
+        await self.prepare(call, self.fit(job), shape).send()
 
     def _check(self, body: dict[str, object], table: Table) -> None:
         problems = list(table.problems(body))

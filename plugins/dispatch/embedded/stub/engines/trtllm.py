@@ -1,4 +1,4 @@
-"""A TensorRT-LLM worker: what it decodes, what it refuses, and which phase answers."""
+"""A TensorRT-LLM worker: what it refuses, and which phase answers."""
 
 from collections.abc import Mapping
 from typing import Final, cast
@@ -7,167 +7,156 @@ import aiohttp
 from aiohttp import web
 from attrs import define, field
 
-from plugins.dispatch.embedded.stub.call import Call, Rejection
-from plugins.dispatch.embedded.stub.engines.base import Engine, Handler
-from plugins.dispatch.embedded.stub.engines.job import Job, Prompt, read_job, read_messages, read_prompts
-from plugins.dispatch.embedded.stub.engines.trtllm_answers import trtllm_extras, unpack_token_ids
+from plugins.dispatch.embedded.stub import apis
+from plugins.dispatch.embedded.stub.call import Call
+from plugins.dispatch.embedded.stub.engines.answering import Answer, Phase
+from plugins.dispatch.embedded.stub.engines.base import Handler
+from plugins.dispatch.embedded.stub.engines.job import Job, read_job
+from plugins.dispatch.embedded.stub.engines.prompts import Prompt, read_prompts
+from plugins.dispatch.embedded.stub.engines.trtllm_answers import trtllm_shape, unpack_token_ids
+from plugins.dispatch.embedded.stub.engines.trtllm_auth import Signatures
 from plugins.dispatch.embedded.stub.engines.trtllm_context import ContextPhase
-from plugins.dispatch.embedded.stub.engines.trtllm_fields import CHAT, COMPLETIONS, rule_problems
-from plugins.dispatch.embedded.stub.engines.trtllm_generation import FETCH_PATH, GenerationPhase
-from plugins.dispatch.embedded.stub.fields import Problem, report
-from plugins.dispatch.embedded.stub.wire import decode, is_json_type
+from plugins.dispatch.embedded.stub.engines.trtllm_fields import TABLES
+from plugins.dispatch.embedded.stub.engines.trtllm_generation import GenerationPhase
+from plugins.dispatch.embedded.stub.engines.trtllm_metrics import Clock, Meter
+from plugins.dispatch.embedded.stub.engines.trtllm_probes import TrtllmProbes
+from plugins.dispatch.embedded.stub.engines.trtllm_rules import rule_problems
+from plugins.dispatch.embedded.stub.engines.trtllm_side import FETCH_PATH, RECEIVE_PATH, ContextSide
+from plugins.dispatch.embedded.stub.pairing import Pairing
+from plugins.dispatch.embedded.stub.shapes.base import Shape
 
-_TYPES: Final = {400: "BadRequestError", 404: "NotFoundError", 429: "RateLimitError"}
+_NO_PARAMS: Final[Mapping[str, object]] = {}
 
 
 @define(eq=False)
-class TrtllmEngine(Engine):
+class TrtllmEngine(TrtllmProbes):
     """Serves one role of a disaggregated deployment, or whole requests in the role `both`."""
 
     context: ContextPhase = field(init=False)
     generation: GenerationPhase = field(init=False)
+    signatures: Signatures = field(init=False)
+    _meters: dict[Call, Meter] = field(factory=dict, init=False)
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The endpoints, with those that the phases answer."""
+        return {**super().handlers(), "POST /v1/responses": self.responses}
 
     async def start(self) -> None:
         """Set up the phases; to a context worker no connection is kept between two fetches."""
         await super().start()
-        self.context = ContextPhase(self)
+        self.clock = Clock(self.settings.clock_skew)
+        self.signatures = Signatures(self.settings.auth_key, self.settings.role)
+        self.context = ContextPhase(self, Pairing(self.ledger.notify))
         self.generation = GenerationPhase(
-            self,
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(force_close=True),
-                timeout=aiohttp.ClientTimeout(total=self.settings.fetch_seconds),
-            ),
+            self, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )
 
     async def stop(self) -> None:
         """Close the way to context workers and forget what is held."""
-        await self.generation.session.close()
         await super().stop()
-
-    @property
-    def routes(self) -> Mapping[str, tuple[str, Handler]]:
-        """The endpoints, with the one that describes the worker."""
-        return {**super().routes, "/server_info": ("GET", self.server_info)}
-
-    def decode(self, raw: bytes, wire: str, content_type: str | None) -> dict[str, object]:
-        """Decode msgpack if the header announces it, else JSON; an empty body is an empty object."""
-        if self.settings.require_msgpack and wire != "msgpack":
-            raise self.bad("this worker takes msgpack bodies only")
-        if raw and not is_json_type(content_type):
-            # Without the JSON content type the framework hands the bytes over undecoded.
-            raise self._invalid(Problem("model_attributes_type", ("body",), "Input should be a valid dictionary"))
-        try:
-            body = decode(raw, wire)
-        except ValueError as error:
-            if wire == "msgpack":
-                raise Rejection(422, {"detail": f"malformed msgpack body: {error}"}) from None
-            position = getattr(error, "pos", 0)
-            raise self._invalid(Problem("json_invalid", ("body", position), "JSON decode error")) from None
-        if not isinstance(body, dict):
-            raise self._invalid(*CHAT.problems(body))
-        return body
-
-    def error(self, status: int, message: str, code: str | None = None) -> object:
-        """Make an error body in the engine's flat shape."""
-        return {
-            "object": "error",
-            "message": message,
-            "type": _TYPES.get(status, "InternalServerError"),
-            "param": None,
-            "code": code or status,
-        }
-
-    def stream_error(self, message: str) -> object:
-        """Make the payload of an error event, which unlike other errors has OpenAI's envelope."""
-        return {"error": {"message": message, "type": "server_error", "code": None, "param": None}}
-
-    def too_long(self, tokens: int) -> Rejection:
-        """Make the rejection of a prompt that is too long."""
-        limit = self.settings.context_tokens
-        message = (
-            f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
-            f"{tokens} tokens. Please reduce the length of the messages."
-        )
-        return Rejection(400, self.error(400, message, "context_length_exceeded"))
-
-    async def models(self, call: Call) -> None:
-        """Answer the list of models."""
-        card = {
-            "id": self.settings.model,
-            "object": "model",
-            "created": self.started,
-            "owned_by": "tensorrt_llm",
-        }
-        await call.send_json({"object": "list", "data": [card]})
-
-    async def server_info(self, call: Call) -> None:
-        """Answer what a router needs to know of the worker."""
-        params = {"ctx_info_endpoint": [self.url]} if self.settings.role == "context" else {}
-        info = {
-            "disaggregated_params": params,
-            "tokens_per_block": self.settings.tokens_per_block,
-            "kv_cache_hash_algo": "v1_block_key",
-            "render_fingerprint": "stub-1",
-        }
-        await call.send_json(info)
+        await self.generation.session.close()
 
     async def completions(self, call: Call) -> None:
         """Answer a completions request in the phase that it asks for."""
-        self._check(call.body, chat=False)
-        try:
-            job = read_job(call.body, read_prompts(call.body["prompt"]), chat=False)
-        except ValueError as error:
-            raise self.bad(str(error)) from None
-        await self._run(call, job)
+        await self._serve(call, apis.COMPLETIONS)
 
     async def chat(self, call: Call) -> None:
         """Answer a chat request in the phase that it asks for; the model's name is not looked at."""
-        self._check(call.body, chat=True)
-        try:
-            job = read_job(call.body, (_chat_prompt(call.body),), chat=True)
-        except ValueError as error:
-            raise self.bad(str(error)) from None
-        await self._run(call, job)
+        await self._serve(call, apis.CHAT)
+
+    async def responses(self, call: Call) -> None:
+        """Answer a Responses request in the phase that it asks for."""
+        await self._serve(call, apis.RESPONSES)
 
     async def side(self, request: web.BaseRequest, path: str) -> web.Response:
-        """Answer a generation worker that fetches what this worker holds."""
-        if path != FETCH_PATH or self.settings.role != "context":
+        """Answer a generation worker that asks for what this worker holds."""
+        if path not in (FETCH_PATH, RECEIVE_PATH) or self.settings.role != "context":
             return await super().side(request, path)
-        return await self.context.answer_fetch(request)
+        return await ContextSide(self.context).answer(request, path)
 
-    async def _run(self, call: Call, job: Job) -> None:
-        job = self.fit(job)
-        params = cast("Mapping[str, object]", call.body.get("disaggregated_params") or {})
+    @property
+    def waiting(self) -> int:
+        """How many pairs wait for their other half."""
+        return self.context.pairing.waiting
+
+    def is_context(self, body: Mapping[str, object]) -> bool:
+        """Whether a body is that of a context leg."""
+        return _params(body).get("request_type") == "context_only"
+
+    def leave(self, call: Call) -> None:
+        """Fetch, and throw away, the blocks of a generation request whose client left before they were fetched."""
+        self._meters.pop(call, None)
+        params = _params(call.body)
+        waits = params.get("request_type") == "generation_only" and self.settings.role == "generation"
+        if waits and not call.settled and not call.cut and call.response is None:
+            call.settled = True
+            try:
+                job = self._read(call.body, apis.PATHS[call.request.path])
+            except (KeyError, ValueError):
+                return
+            self.run_errand(self.generation.release(job, params))
+
+    def prepare(self, call: Call, job: Job, shape: Shape, phase: Phase | None = None) -> Answer:
+        """Make the answer to a checked request, which tells its times if it is asked to."""
+        answer = super().prepare(call, job, shape, phase)
+        meter = self._meters.get(call)
+        if meter is not None:
+            meter.answer = answer
+            answer.trailer = meter.trailer
+        return answer
+
+    async def _serve(self, call: Call, api: str) -> None:
+        self._meters[call] = meter = Meter(call, self.clock)
+        call.headers = meter.headers
+        table = TABLES[api]
+        problems = list(table.problems(call.body)) or list(rule_problems(call.body, api))
+        if problems:
+            raise self.invalid(*problems)
+        if call.body.get("chat_template") is not None and not self.settings.allow_chat_template:
+            raise self.bad("a chat_template in a request is not enabled on this server")
+        try:
+            job = self._read(call.body, api)
+        except ValueError as error:
+            raise self.bad(str(error)) from None
+        conversation = call.body.get("conversation_params")
+        if isinstance(conversation, dict) and conversation.get("subagent_affinity_id") is not None:
+            self.ledger.violate("subagent_in_body", "the affinity of a sub-agent travels in headers only")
+        await self._run(call, self.fit(job), meter)
+
+    async def _run(self, call: Call, job: Job, meter: Meter) -> None:
+        params = _params(call.body)
+        problem = self.signatures.problem(call, params)
+        if problem is not None:
+            raise self.bad(problem)
         match self.settings.role, params.get("request_type"):
             case "context", "context_only":
                 await self.context.run(call, job, params)
             case "generation", "generation_only":
-                await self.generation.run(call, job, params)
+                await self.generation.run(call, job, params, meter)
             case (("generation" | "both"), None):
-                await self.answer(call, job, trtllm_extras(chat=job.chat))
+                job = self.admit(job)
+                await self.prepare(call, job, trtllm_shape(job, self.settings.model)).send()
             case role, asked:
                 raise self.bad(f"a worker of the role {role} does not serve requests of the type {asked}")
 
-    def _check(self, body: dict[str, object], *, chat: bool) -> None:
-        table = CHAT if chat else COMPLETIONS
-        problems = list(table.problems(body)) or list(rule_problems(body, chat=chat))
-        if problems:
-            raise self._invalid(*problems)
-        if body.get("chat_template") is not None and not self.settings.allow_chat_template:
-            raise self.bad("a chat_template in a request is not enabled on this server")
-
-    def _invalid(self, *problems: Problem) -> Rejection:
-        return Rejection(400, {"error": report(list(problems))})
+    def _read(self, body: Mapping[str, object], api: str) -> Job:
+        given = None if api == apis.COMPLETIONS else _given_prompt(body)
+        return read_job(body, (given,) if given is not None else read_prompts(body, api), api)
 
 
-def _chat_prompt(body: Mapping[str, object]) -> Prompt:
-    """Take the token ids that a context worker has made, in either form, or make them from the messages."""
+def _params(body: Mapping[str, object]) -> Mapping[str, object]:
+    params = body.get("disaggregated_params")
+    return cast("Mapping[str, object]", params) if isinstance(params, dict) else _NO_PARAMS
+
+
+def _given_prompt(body: Mapping[str, object]) -> Prompt | None:
+    """Take the token ids that a context worker has made, in either form."""
     tokens = body.get("prompt_token_ids")
     packed = body.get("prompt_token_ids_b64")
     if tokens is None and packed:
         tokens = unpack_token_ids(str(packed))
     if tokens is None:
-        return read_messages(body)
+        return None
     if not tokens:
         raise ValueError("prompt_token_ids must not be empty")
     return tuple(cast("list[int]", tokens))

@@ -3,17 +3,41 @@
 import sys
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from plugins.dispatch.embedded.stub.apis import RESPONSES
+from plugins.dispatch.embedded.stub.engines.job import Job
+from plugins.dispatch.embedded.stub.engines.prompts import Prompt
 from plugins.dispatch.embedded.stub.fields import is_token_ids
-from plugins.dispatch.embedded.stub.replies import Extras
+from plugins.dispatch.embedded.stub.shapes.base import Choice, Shape
+from plugins.dispatch.embedded.stub.shapes.openai import Extras, OpenAIShape
+from plugins.dispatch.embedded.stub.shapes.responses import ResponsesShape
 
 
-def trtllm_extras(*, chat: bool, prompt: Sequence[int] | None = None, packed: bool = False) -> Extras:
-    """Make the engine's own fields; a context answer has its prompt's token ids in them.
+def trtllm_shape(job: Job, model: str) -> Shape:
+    """Make the shape of an answer; a context answer is completed by `tell_handoff`."""
+    if job.api == RESPONSES:
+        return ResponsesShape(model, job.limit)
+    return OpenAIShape(job.chat, model, job.asked, job.choices, _extras(chat=job.chat))
 
-    Only chat knows the packed form; a completions answer always has the list.
-    """
+
+def tell_handoff(
+    shape: Shape, choices: Sequence[Choice], prompt: Prompt, handoff: object, *, packed: bool
+) -> Mapping[str, object]:
+    """Put a handoff and its prompt's token ids where an API's answers have them."""
+    if isinstance(shape, OpenAIShape):
+        shape.extras = _extras(chat=shape.chat, prompt=prompt, packed=packed, handoff=handoff)
+        return shape.extras.body
+    return {
+        "disaggregated_params": handoff,
+        "finish_reason": choices[0].finish_reason,
+        "prompt_token_ids": None if packed else prompt,
+        "prompt_token_ids_b64": pack_token_ids(prompt) if packed else None,
+    }
+
+
+def _extras(*, chat: bool, prompt: Sequence[int] | None = None, packed: bool = False, handoff: object = None) -> Extras:
+    """Make the engine's own fields. Only chat knows the packed form; completions always have the list."""
     body: dict[str, object] = {"prompt_token_ids": prompt}
     if chat:
         packed = packed and prompt is not None
@@ -24,7 +48,7 @@ def trtllm_extras(*, chat: bool, prompt: Sequence[int] | None = None, packed: bo
     decoded = {"avg_decoded_tokens_per_iter": None}
     return Extras(
         body=body,
-        choice={**({} if chat else {"token_ids": None}), "disaggregated_params": None, **decoded},
+        choice={**({} if chat else {"token_ids": None}), "disaggregated_params": handoff, **decoded},
         message={"reasoning_content": None, "reasoning": None, "tool_calls": []},
         chunk_choice=decoded,
     )

@@ -1,10 +1,11 @@
-"""The request fields of TensorRT-LLM's completions and chat endpoints, and the rules between them."""
+"""The request fields of TensorRT-LLM's endpoints."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from attrs import evolve
 
+from plugins.dispatch.embedded.stub import apis
 from plugins.dispatch.embedded.stub.fields import (
     ANY,
     BOOLEAN,
@@ -19,7 +20,6 @@ from plugins.dispatch.embedded.stub.fields import (
     STRING,
     TOKEN_IDS,
     Kind,
-    Problem,
     Table,
     is_integer,
     literal,
@@ -156,34 +156,21 @@ CHAT: Final = Table(
     }
 )
 
+_INPUT: Final = Kind("union_type", "a string or a list of items", lambda value: isinstance(value, str | list))
 
-def rule_problems(body: Mapping[str, object], *, chat: bool) -> Iterator[Problem]:
-    """Yield what is wrong between the fields of a body whose fields are well formed by themselves."""
-    texts = _chat_rules(body) if chat else _completion_rules(body)
-    for text in texts:
-        yield Problem("value_error", ("body",), f"Value error, {text}", dict(body))
-
-
-def _completion_rules(body: Mapping[str, object]) -> Iterator[str]:
-    if body.get("stream_options") and not body.get("stream"):
-        yield "stream_options needs stream to be true"
-    if body.get("suffix"):
-        yield "suffix is not supported"
-
-
-def _chat_rules(body: Mapping[str, object]) -> Iterator[str]:
-    messages = body.get("messages")
-    messages = messages if isinstance(messages, list) else []
-    if body.get("stream_options") is not None and not body.get("stream"):
-        yield "stream_options needs stream to be true"
-    declared = any(message.get("role") == "system" and message.get("tools") for message in messages)
-    choice = body.get("tool_choice", "none")
-    if choice not in ("none", "auto") and not (body.get("tools") or (choice == "required" and declared)):
-        yield "tool_choice needs tools"
-    if any(message.get("tools") is not None and message.get("role") != "system" for message in messages):
-        yield "tools of a message are only allowed on a system message"
-    if body.get("top_logprobs") is not None and not body.get("logprobs"):
-        yield "top_logprobs needs logprobs to be true"
-    salt = body.get("cache_salt")
-    if isinstance(salt, str) and not salt.strip():
-        yield "cache_salt must not be blank"
+RESPONSES: Final = Table(
+    {
+        **required(STRING, "model"),
+        **required(evolve(_INPUT, nested=Table({}, open=True)), "input"),
+        **optional(STRING, "instructions previous_response_id user prompt_token_ids_b64"),
+        **optional(INTEGER, "max_output_tokens max_tool_calls top_logprobs thinking_token_budget"),
+        **optional(NUMBER, "temperature top_p"),
+        **present(BOOLEAN, "background parallel_tool_calls store stream"),
+        **optional(TOKEN_IDS, "prompt_token_ids"),
+        **optional(LIST, "tools include"),
+        **nested(HANDOFF, "disaggregated_params"),
+        **nested(_CONVERSATION, "conversation_params"),
+    },
+    open=True,
+)
+TABLES: Final[Mapping[str, Table]] = {apis.COMPLETIONS: COMPLETIONS, apis.CHAT: CHAT, apis.RESPONSES: RESPONSES}

@@ -1,0 +1,84 @@
+"""Changes the events of a worker's stream, of which most pass as they came."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from attrs import define, field
+
+from kernel import Outcome
+from plugins.slots import WorkerRejection
+from plugins.sse import HELD_LIMIT, boundary, events
+
+Edit = Callable[[bytes, bytes], bytes | None]
+"""Takes the name and the data of an event; gives the data as it has to be, or None to take the event out."""
+
+_LINE_ENDS: Final = (b"\n\n", b"\r\n\r\n")
+
+
+@define(eq=False)
+class EventEditor:
+    """Gives `edit` each whole event in which `concern` is found, wherever the stream was cut.
+
+    An event that was changed is written anew, with its name and its data; all other bytes stay what they are.
+    """
+
+    _concern: re.Pattern[bytes]
+    _edit: Edit
+    _held: bytearray = field(factory=bytearray, init=False)
+
+    def push(self, chunk: bytes) -> bytes:
+        """Take bytes cut anywhere; returns those up to the end of the last whole event.
+
+        Raises:
+            WorkerRejection: 502, an event grew too large.
+        """
+        if self._held or not chunk.endswith(_LINE_ENDS):
+            known = len(self._held)
+            self._held += chunk
+            end = boundary(self._held, known)
+            if not end:
+                if len(self._held) > HELD_LIMIT:
+                    raise WorkerRejection(502, "an event of the stream is too large", "worker_error")
+                return b""
+            chunk = bytes(self._held[:end])
+            del self._held[:end]
+        return self._rewrite(chunk) if self._concerns(chunk) else chunk
+
+    def close(self, _outcome: Outcome) -> bytes:
+        """What is left of an event that was cut, unless it is of interest: then no one can say what is in it."""
+        rest = bytes(self._held)
+        self._held.clear()
+        return b"" if self._concerns(rest) else rest
+
+    def _concerns(self, data: bytes) -> bool:
+        return self._concern.search(data) is not None
+
+    def _rewrite(self, chunk: bytes) -> bytes:
+        parts, start = [], 0
+        while start < len(chunk):
+            end = _first_boundary(chunk, start)
+            event, start = chunk[start:end], end
+            parts.append(self._rewrite_one(event) if self._concerns(event) else event)
+        return b"".join(parts)
+
+    def _rewrite_one(self, event: bytes) -> bytes:
+        found = next(events(event), None)
+        if found is None:
+            return event
+        name, data = found
+        changed = self._edit(name, data)
+        if changed is data:
+            return event
+        if changed is None:
+            return b""
+        return (b"event: " + name + b"\n" if name else b"") + b"data: " + changed + b"\n\n"
+
+
+def _first_boundary(data: bytes, start: int) -> int:
+    """The position behind the first event of `data` from `start` on, with the blank lines that follow it."""
+    ends = [data.find(blank, start) + len(blank) for blank in (b"\n\n", b"\r\r", b"\r\n\r\n") if blank in data[start:]]
+    end = min(ends, default=len(data))
+    while end < len(data) and data[end] in b"\r\n":
+        end += 1
+    return end

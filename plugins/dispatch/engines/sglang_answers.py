@@ -1,0 +1,54 @@
+"""SGLang's answers: whether the context worker did its part, and what of the prompt only it knows."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.engine import Handoff
+from plugins.dispatch.engines.bodies import parse
+
+CONCERN: Final = re.compile(rb'"(?:bootstrap_\w+|input_token_logprobs)"')
+"""What an answer has in it that has to be changed on its way to the client."""
+
+_PROMPT: Final = "input_token_logprobs"
+_INTERNAL: Final = "bootstrap_"
+_HOLDERS: Final = ("meta_info", "metadata", "response", "message")
+
+
+def read_context(answer: bytes) -> Handoff:
+    """What is left to know of a context worker that has given its KV cache away.
+
+    Raises:
+        MalformedFault: 502, it was stopped: the generation worker would answer from half a KV cache.
+    """
+    data = parse(answer, "context")
+    for part in _parts(data):
+        reason = part.get("finish_reason")
+        kind = reason.get("type") if isinstance(reason, dict) else reason
+        if kind in ("abort", "error"):
+            raise MalformedFault(f"it ended for {kind!r}", "the context worker gave up")
+    meta = data.get("meta_info")
+    return Handoff({}, notes=meta.get(_PROMPT) if isinstance(meta, dict) else None)
+
+
+def clean(data: dict[str, Any], handoff: Handoff | None) -> dict[str, Any]:
+    """An answer without what is for workers, and with the probabilities of the prompt's tokens in front.
+
+    Of its own part of the prompt, the generation worker knows them by itself.
+    """
+    for part in _parts(data):
+        for name in [name for name in part if name.startswith(_INTERNAL)]:
+            del part[name]
+    meta, known = data.get("meta_info"), handoff.notes if handoff is not None else None
+    if isinstance(meta, dict) and isinstance(known, list) and isinstance(meta.get(_PROMPT), list):
+        meta[_PROMPT] = known + meta[_PROMPT]
+    return data
+
+
+def _parts(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """An answer, what it wraps up, and each choice."""
+    yield data
+    yield from (data[name] for name in _HOLDERS if isinstance(data.get(name), dict))
+    choices = data.get("choices")
+    yield from (choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, dict))

@@ -1,0 +1,138 @@
+"""vLLM's answers: the handoff in a context worker's, and what no client may see."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+from attrs import frozen
+
+from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.engine import Handoff, Request
+from plugins.dispatch.engines.bodies import parse, raw_member
+
+PARAMS: Final = "kv_transfer_params"
+
+CONCERN: Final = re.compile(
+    rb'"(?:[ek][cv]_transfer_params|prompt_token_ids)"\s*:\s*(?!null\b|\s)|"cached_tokens"|"cache_read_input_tokens"'
+)
+"""What an answer has in it that has to be changed on its way to the client."""
+
+_GIVEN_UP: Final = ("abort", "error")
+_HIDDEN: Final = (PARAMS, "ec_transfer_params")
+_IDS: Final = "prompt_token_ids"
+_WHERE: Final = ("remote_engine_id", "remote_host", "remote_port")
+_DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
+_COUNTS: Final = ("cached_tokens", "created_cache_tokens", "cache_write_tokens")
+_MESSAGES_COUNTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""Those of the messages API, which belong together: what was read from the cache is no input."""
+
+
+@frozen
+class Notes:
+    """What the engine has to know of a context worker's answer: the text of its handoff, and its counts."""
+
+    params: bytes = b""
+    token_ids: bytes = b""
+    counts: Mapping[str, int] | None = None
+
+
+def read_relayed(answer: bytes, *, lease: float, reuse: bool) -> Handoff:
+    """The handoff in a context worker's answer, bit for bit as it came.
+
+    Without one the generation worker does both phases: the context worker has no connector, or found no reason
+    to hold anything.
+
+    Raises:
+        MalformedFault: 502, the answer cannot be used. A handoff that does not say where the KV cache is would end
+            the generation worker.
+    """
+    data = _read(answer)
+    params = data.get(PARAMS)
+    if not params:
+        return Handoff({}, complete=False, notes=Notes())
+    if not isinstance(params, dict) or any(params.get(name) in (None, "") for name in _WHERE):
+        raise MalformedFault(f"{PARAMS} lacks one of {', '.join(_WHERE)}", "the context worker's handoff is incomplete")
+    raw = raw_member(answer, PARAMS, params)
+    ids = data.get(_IDS) if reuse else None
+    notes = Notes(raw, orjson.dumps(ids) if isinstance(ids, list) and ids else b"", _counts(data))
+    return Handoff({PARAMS: params}, lifetime=lease, notes=notes)
+
+
+def read_shared(answer: bytes) -> Handoff:
+    """The handoff of a context worker whose KV cache is found by the prompt itself."""
+    return Handoff({}, notes=Notes(counts=_counts(_read(answer))))
+
+
+def read_paired(answer: bytes) -> Handoff:
+    """What is left to know of a context worker that has given its KV cache away.
+
+    Raises:
+        MalformedFault: 502, it has not: it gives away only what ended for its length.
+    """
+    data = _read(answer)
+    reasons = {choice.get("finish_reason") for choice in _choices(data)}
+    if reasons - {"length"}:
+        raise MalformedFault(f"it ended for {reasons}", "the context worker has dropped the handoff")
+    return Handoff({}, notes=Notes(counts=_counts(data)))
+
+
+def clean(data: dict[str, Any], request: Request, handoff: Handoff | None) -> None:
+    """Take out what is for workers, and put in how much of the prompt the context worker had cached.
+
+    To a generation worker, all that it fetched looks as if it had been cached.
+    """
+    hidden = _HIDDEN if request.payload.data.get("return_token_ids") is True else (*_HIDDEN, _IDS)
+    for part in _parts(data):
+        for name in hidden:
+            if part.get(name) is not None:
+                del part[name]
+    notes = handoff.notes if handoff is not None else None
+    if isinstance(notes, Notes) and notes.counts is not None:
+        for part in _parts(data):
+            _put_counts(part.get("usage"), notes.counts)
+
+
+def _read(answer: bytes) -> dict[str, Any]:
+    data = parse(answer, "context")
+    reason = next((choice["finish_reason"] for choice in _choices(data) if choice.get("finish_reason") in _GIVEN_UP), 0)
+    if reason:
+        raise MalformedFault(f"it ended for {reason!r}", "the context worker gave up")
+    return data
+
+
+def _choices(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    choices = data.get("choices")
+    yield from (choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, dict))
+
+
+def _parts(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """An answer, what an event wraps up, and each choice."""
+    yield data
+    for name in ("response", "message"):
+        if isinstance(data.get(name), dict):
+            yield data[name]
+    yield from _choices(data)
+
+
+def _counts(data: Mapping[str, Any]) -> dict[str, int]:
+    """How much of the prompt was cached, under each name that the worker has for it; what it does not say is none."""
+    found = dict.fromkeys(_COUNTS, 0)
+    for place in _places(data.get("usage")):
+        found.update({name: place[name] for name in _names(place) if type(place.get(name)) is int})
+    return found
+
+
+def _put_counts(usage: object, counts: Mapping[str, int]) -> None:
+    for place in _places(usage):
+        place.update({name: counts[name] for name in _names(place) if name in counts and type(place.get(name)) is int})
+
+
+def _names(place: Mapping[str, Any]) -> tuple[str, ...]:
+    return _MESSAGES_COUNTS if "cache_read_input_tokens" in place else _COUNTS
+
+
+def _places(usage: object) -> Iterator[dict[str, Any]]:
+    if isinstance(usage, dict):
+        yield usage
+        yield from (usage[name] for name in _DETAILS if isinstance(usage.get(name), dict))

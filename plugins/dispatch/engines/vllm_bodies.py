@@ -1,0 +1,62 @@
+"""What vLLM's context workers are sent: the client's request with one token to be made and nothing to be streamed."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from plugins.dispatch.engine import Request
+from plugins.dispatch.engines.bodies import count_prompts
+
+_LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "completions": ("max_tokens",),
+    "chat_completions": ("max_tokens", "max_completion_tokens"),
+    "responses": ("max_output_tokens",),
+    "messages": ("max_tokens",),
+}
+_CHOICES: Final = ("completions", "chat_completions")
+_DROPPED: Final = (
+    *("stream_options", "min_tokens", "min_completion_tokens"),  # refused beside the fields that are set
+    *("best_of", "use_beam_search"),
+    *("stop", "stop_token_ids", "stop_sequences"),  # older workers hand over only what ended for its length
+)
+
+
+def context_data(request: Request) -> dict[str, Any]:
+    """The client's fields for the context leg; those that change the prompt are all kept."""
+    data = {name: value for name, value in request.payload.data.items() if name not in _DROPPED}
+    data["stream"] = False
+    data.update(dict.fromkeys(_LIMITS.get(request.endpoint.name, ("max_tokens",)), 1))
+    if request.endpoint.name in _CHOICES:
+        data["n"] = 1
+    if request.endpoint.name != "messages":
+        data["ignore_eos"] = True
+    return data
+
+
+def has_many(data: Mapping[str, Any]) -> bool:
+    """Whether a request makes several sequences: only the first one would fetch the KV cache, and free it."""
+    return (
+        any(data.get(name) not in (None, 1) for name in ("n", "best_of"))
+        or data.get("use_beam_search") is True
+        or count_prompts(data.get("prompt")) > 1
+    )
+
+
+def wants_prompt(data: Mapping[str, Any]) -> bool:
+    """Whether the answer says of the prompt what only who computes it knows."""
+    return bool(data.get("echo")) or data.get("prompt_logprobs") is not None
+
+
+def thinks(data: Mapping[str, Any]) -> bool:
+    """Whether a messages request has a budget for thinking: workers refuse one that a limit of one cannot hold."""
+    thinking = data.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("budget_tokens") is not None
+
+
+def may_reuse(request: Request) -> bool:
+    """Whether the generation worker takes the prompt's token ids in place of the messages."""
+    messages = request.payload.data.get("messages")
+    return (
+        request.endpoint.name == "chat_completions"
+        and isinstance(messages, list)
+        and all(isinstance(item, dict) and isinstance(item.get("content"), str | None) for item in messages)
+    )

@@ -1,0 +1,52 @@
+"""What is told to workers beside the answers: that they may stop."""
+
+import asyncio
+from typing import Final
+
+from attrs import define, field
+from structlog.stdlib import get_logger
+
+from plugins.dispatch.client import Call, Fault, Limits
+from plugins.dispatch.engine import Notice
+from plugins.dispatch.pool import Pool
+from plugins.dispatch.worker import Worker
+from plugins.metrics import ABORTS, child
+
+_LIMITS: Final = Limits(connect=2.0, total=5.0)
+_REFUSED: Final = (401, 403)
+
+log = get_logger()
+
+
+@define(eq=False)
+class Errands:
+    """Notices that no request waits for; one that was stopped for a failure is over before its worker is told."""
+
+    _tasks: set["asyncio.Task[None]"] = field(factory=set, init=False)
+
+    def send(self, pool: Pool, worker: Worker, notice: Notice) -> None:
+        """Tell a worker something."""
+        task = asyncio.get_running_loop().create_task(_send(pool, worker, notice))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self) -> None:
+        """Wait until all workers were told, or cannot be."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+async def _send(pool: Pool, worker: Worker, notice: Notice) -> None:
+    headers = {"content-type": "application/json", **pool.headers, **notice.headers}
+    result, status = "unreachable", None
+    try:
+        response = await pool.client.send(Call("POST", worker.url + notice.path, headers, notice.body, _LIMITS))
+        status = response.status
+        response.close()
+        result = "told" if status < 400 else "refused"
+    except Fault as fault:
+        log.info("abort.failed", worker=worker.url, reason=fault.detail)
+    if status in _REFUSED:
+        # without the right key every abort does nothing, and workers fill up with requests of clients that are gone
+        log.error("abort.refused", worker=worker.url, status=status)
+    child(ABORTS, pool.settings.model, pool.settings.role, result).inc()

@@ -1,0 +1,86 @@
+"""Workers by how loaded they are: sets of workers, each an integer with one bit a worker, in order of their load.
+
+A set of 1,000 workers takes 125 bytes, and two of them are intersected in less time than one attribute of each
+worker would take to read.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from attrs import define, field
+
+
+def first_in(mask: int) -> int:
+    """The lowest index in a set that is not empty."""
+    return (mask & -mask).bit_length() - 1
+
+
+def next_in(mask: int, index: int) -> int:
+    """The next index in a set that is not empty, behind `index`, from the start again after the last one."""
+    behind = mask >> (index + 1)
+    return index + 1 + first_in(behind) if behind else first_in(mask)
+
+
+def indexes(mask: int) -> Iterator[int]:
+    """The indexes in a set, the lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+@define(eq=False)
+class Levels:
+    """Which workers are at which height. `heights` are those that have a worker, the lowest first."""
+
+    heights: list[float] = field(factory=list, init=False)
+    _at: dict[float, int] = field(factory=dict, init=False)
+    _height: dict[int, float] = field(factory=dict, init=False)
+
+    def put(self, index: int, height: float) -> None:
+        """Move a worker to a height, or bring it in."""
+        old = self._height.get(index)
+        if old == height:
+            return
+        if old is not None:
+            self._lift(index, old)
+        self._height[index] = height
+        there = self._at.get(height, 0)
+        if not there:
+            insort(self.heights, height)
+        self._at[height] = there | 1 << index
+
+    def drop(self, index: int) -> None:
+        """Take a worker out; nothing happens if it is not in."""
+        old = self._height.pop(index, None)
+        if old is not None:
+            self._lift(index, old)
+
+    def height(self, index: int) -> float:
+        """Where a worker is."""
+        return self._height[index]
+
+    def lowest(self, mask: int) -> tuple[float, int]:
+        """Those of a set that are lowest, and their height; none of a set without workers that are in."""
+        for height in self.heights:
+            found = self._at[height] & mask
+            if found:
+                return height, found
+        return 0.0, 0
+
+    def up_to(self, limit: float) -> int:
+        """All that are no higher than `limit`."""
+        mask = 0
+        for height in self.heights:
+            if height > limit:
+                break
+            mask |= self._at[height]
+        return mask
+
+    def _lift(self, index: int, height: float) -> None:
+        left = self._at[height] & ~(1 << index)
+        if left:
+            self._at[height] = left
+        else:
+            del self._at[height]
+            del self.heights[bisect_left(self.heights, height)]

@@ -1,0 +1,107 @@
+"""Which share of the work each worker should have: its weight, and less for a while when it has just come in."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from time import monotonic
+from typing import Final, TypeAlias
+
+from attrs import define, field
+
+from plugins.dispatch.worker import Worker
+
+STEPS: Final = 10
+"""In how many steps a share grows to its whole."""
+
+
+Step: TypeAlias = tuple[float, int, Worker, int]
+"""When the next step is due, a number that no other one has, whose it is, and which one comes before it."""
+
+
+@define(eq=False)
+class Shares:
+    """The shares of those that take requests. `version` changes whenever one of them does.
+
+    A worker that comes back, or that comes in when others have been serving for a while, has a tenth of its
+    share at first and its whole after `slow_start_seconds`.
+    """
+
+    slow_start_seconds: float = 0.0
+    clock: Callable[[], float] = monotonic
+    version: int = field(default=0, init=False)
+    _count: Counter[float] = field(factory=Counter, init=False)
+    _growing: dict[Worker, Step] = field(factory=dict, init=False)
+    _due: list[Step] = field(factory=list, init=False)
+    _numbers: Iterator[int] = field(factory=count, init=False)
+    _seen: set[Worker] = field(factory=set, init=False)
+    _began: float = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._began = self.clock()
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all have the same share."""
+        return len(self._count) <= 1
+
+    @property
+    def total(self) -> float:
+        """All shares together."""
+        return sum(share * count for share, count in self._count.items())
+
+    def enter(self, worker: Worker) -> None:
+        """Give a worker a share."""
+        late = worker in self._seen or self.clock() - self._began > self.slow_start_seconds
+        self._seen.add(worker)
+        worker.share = worker.weight
+        self._count[worker.share] += 1
+        self.version += 1
+        if late and self.slow_start_seconds:
+            self._lower(worker, 1, self.clock())
+
+    def leave(self, worker: Worker) -> None:
+        """Take a worker's share away."""
+        self._growing.pop(worker, None)
+        self._discard(worker.share)
+        self.version += 1
+
+    def forget(self, worker: Worker) -> None:
+        """Be done with a worker for good."""
+        self._seen.discard(worker)
+
+    def ease(self, worker: Worker) -> None:
+        """Halve a worker's share, unless it is as small already; it grows again as that of a new one does."""
+        if self.slow_start_seconds and worker.share > worker.weight / 2:
+            self._lower(worker, STEPS // 2, self.clock())
+
+    def grow(self) -> list[Worker]:
+        """Take the steps that are due, and say whose shares changed."""
+        if not self._due:
+            return []
+        now, changed = self.clock(), []
+        while self._due and self._due[0][0] <= now:
+            entry = heappop(self._due)
+            due, _, worker, step = entry
+            if self._growing.get(worker) is entry:  # else it left, or began anew
+                self._lower(worker, step + 1, due)
+                changed.append(worker)
+        return changed
+
+    def _lower(self, worker: Worker, step: int, since: float) -> None:
+        """Give a worker so many tenths of its weight, and have the next step due."""
+        self._discard(worker.share)
+        worker.share = worker.weight * step / STEPS if step < STEPS else worker.weight
+        self._count[worker.share] += 1
+        self.version += 1
+        if step < STEPS:
+            entry = (since + self.slow_start_seconds / STEPS, next(self._numbers), worker, step)
+            self._growing[worker] = entry
+            heappush(self._due, entry)
+        else:
+            self._growing.pop(worker, None)
+
+    def _discard(self, share: float) -> None:
+        self._count[share] -= 1
+        if not self._count[share]:
+            del self._count[share]
