@@ -1,0 +1,186 @@
+"""One real vLLM server on loopback, as a process that does not outlive the test run."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import urlopen
+
+from attrs import define, field
+
+from tests.live.environment import VLLM, engine_variables, model_folder
+
+MODEL: Final = "smollm2"
+BLOCK: Final = 32  # tokens; the CPU's usual 128 would leave most prompts of a test without a whole block
+START_SECONDS: Final = 300.0
+STOP_SECONDS: Final = 20.0
+_FOLLOW: Final = Path(__file__).with_name("follow.py")
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+@define(eq=False)
+class Worker:
+    """A vLLM server: `role` is what it does in a pair, or None where it serves whole requests."""
+
+    name: str
+    role: str | None
+    folder: Path
+    port: int = field(init=False, factory=free_port)
+    side_port: int = field(init=False, factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is; the same after a restart."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What it wrote since its last start."""
+        return self.folder / f"{self.name}.log"
+
+    def running(self) -> bool:
+        """Whether its process has not ended."""
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        """Start the process; it is not ready yet."""
+        self.end()
+        python, *words = self._command()
+        follow = [python, str(_FOLLOW), str(os.getpid()), python, *words]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                follow, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self._variables(),
+                cwd=self.folder, start_new_session=True,
+            )  # fmt: skip
+
+    def wait(self) -> None:
+        """Wait until it answers that it is healthy."""
+        until(self._healthy, START_SECONDS)
+
+    def _healthy(self) -> bool:
+        if not self.running():
+            raise AssertionError(f"{self.name} ended early:\n{self.log.read_text(errors='replace')[-6000:]}")
+        with contextlib.suppress(OSError):
+            self.get("/health")
+            return True
+        return False
+
+    def end(self) -> None:
+        """End it as an operator does, or by force if it does not follow."""
+        if self.running():
+            assert self.process is not None
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(STOP_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the server and the processes it started, all at once and without a word."""
+        if self.process is not None:
+            # they are a group of their own, which lasts while one of them does
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(STOP_SECONDS)
+        self.process = None
+
+    def get(self, path: str) -> str:
+        """The text at a path."""
+        with urlopen(self.url + path, timeout=10) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the series of that name with those labels; 0 while there is none."""
+        total = 0.0
+        for line in self.get("/metrics").splitlines():
+            series, _, value = line.rpartition(" ")
+            found = dict(re.findall(r'(\w+)="([^"]*)"', series))
+            if series.partition("{")[0] == name and labels.items() <= found.items():
+                total += float(value)
+        return total
+
+    def computed(self) -> float:
+        """How many tokens of prompts it has computed itself."""
+        return self.metric("vllm:prompt_tokens_by_source_total", source="local_compute")
+
+    def fetched(self) -> float:
+        """How many tokens of prompts it has fetched from another worker."""
+        return self.metric("vllm:prompt_tokens_by_source_total", source="external_kv_transfer")
+
+    def busy(self) -> float:
+        """How many requests it runs, or holds for later."""
+        return self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting")
+
+    def _command(self) -> list[str]:
+        words = [
+            *(str(VLLM.ready()), "-m", "vllm.entrypoints.cli.main", "serve", str(model_folder())),
+            *("--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(self.port)),
+            # in half precision a text depends on how its prompt was cut into batches
+            *("--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "8"),
+            # a worker says what it runs after each batch: a long prompt takes several
+            *("--max-num-batched-tokens", "256"),
+            *("--block-size", str(BLOCK), "--kv-cache-memory-bytes", str(512 << 20)),
+            *("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--enable-prompt-tokens-details"),
+        ]
+        return words if self.role is None else [*words, "--kv-transfer-config", json.dumps(self._transfer())]
+
+    def _transfer(self) -> dict[str, Any]:
+        kinds = {"context": "kv_producer", "generation": "kv_consumer"}
+        return {"kv_connector": "NixlConnector", "kv_role": kinds[self.role or ""], "kv_buffer_device": "cpu"}
+
+    def _variables(self) -> dict[str, str]:
+        return engine_variables() | {
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "OMP_NUM_THREADS": "1",
+            # without these its own sockets are bound to the machine's outer address
+            "VLLM_HOST_IP": "127.0.0.1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "UCX_TLS": "tcp,self",
+            "UCX_NET_DEVICES": "lo",
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side_port),
+        }
+
+
+def until(holds: Callable[[], bool], seconds: float) -> float:
+    """Wait for a condition and give the seconds that it took; fails when it does not come true."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < seconds, f"the condition did not come true within {seconds:g} s"
+        threading.Event().wait(0.1)
+    return time.monotonic() - began
+
+
+@contextmanager
+def started(*workers: Worker) -> Iterator[None]:
+    """Workers that start side by side and are ready in the block; they end with it."""
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.wait()
+        yield
+    finally:
+        for worker in workers:
+            if worker.process is not None:
+                worker.process.terminate()
+        for worker in workers:
+            worker.end()
