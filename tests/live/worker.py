@@ -57,7 +57,10 @@ class Worker:
 
     def running(self) -> bool:
         """Whether its process has not ended."""
-        return self.process is not None and self.process.poll() is None
+        if self.process is None:
+            return False
+        # it is left unreaped, so that nobody else gets its number while the group is still to be ended
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def start(self) -> None:
         """Start the process; it is not ready yet."""
@@ -82,21 +85,22 @@ class Worker:
             return True
         return False
 
+    def terminate(self) -> None:
+        """Ask it to end, as an operator does."""
+        if self.process is not None:
+            os.kill(self.process.pid, signal.SIGTERM)
+
     def end(self) -> None:
-        """End it as an operator does, or by force if it does not follow."""
-        if self.running():
-            assert self.process is not None
-            self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(STOP_SECONDS)
+        """Ask it to end, and end it by force if it does not follow."""
+        self.terminate()
+        with contextlib.suppress(AssertionError):
+            until(lambda: not self.running(), STOP_SECONDS)
         self.kill()
 
     def kill(self) -> None:
         """End the server and the processes it started, all at once and without a word."""
         if self.process is not None:
-            # they are a group of their own, which lasts while one of them does
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, signal.SIGKILL)  # they are a group of their own
             self.process.wait(STOP_SECONDS)
         self.process = None
 
@@ -180,7 +184,6 @@ def started(*workers: Worker) -> Iterator[None]:
         yield
     finally:
         for worker in workers:
-            if worker.process is not None:
-                worker.process.terminate()
+            worker.terminate()
         for worker in workers:
             worker.end()
