@@ -1,11 +1,12 @@
 """What standard plugins leave in an exchange for each other and for third parties."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
 from attrs import define, frozen
 
-from kernel import Rejection, Slot
+from kernel import Endpoint, Rejection, Slot
 
 
 class InvalidRequest(Rejection):
@@ -47,6 +48,21 @@ class Payload:
             raise  # a plugin put in what is no JSON
 
 
+@frozen(eq=False)
+class Translation:
+    """An offer to ask workers that do not have an API over another one, which they have.
+
+    `endpoint` is the API that they are asked over, and `translate` gives the payload for it; dispatch calls it at
+    most once, and only for workers that need it.
+
+    Raises:
+        InvalidRequest: `translate` says what cannot be said over the other API, and why.
+    """
+
+    endpoint: Endpoint
+    translate: Callable[[], Payload]
+
+
 @frozen
 class Conversation:
     """Which conversation a request belongs to, and where that was found (a header's or field's name)."""
@@ -85,6 +101,10 @@ MODEL: Final = Slot[str]("model")
 STREAM: Final = Slot[bool]("stream")
 BODY_SECONDS: Final = Slot[float]("body_seconds")
 """How long the client took to send its body."""
+OFFER: Final = Slot[Translation]("offer")
+"""Left by a plugin that can translate this request; dispatch decides whether its workers need it."""
+TRANSLATED: Final = Slot[Translation]("translated")
+"""The offer that dispatch took: the reply speaks the API of its endpoint, until a plugin translates it back."""
 CONVERSATION: Final = Slot[Conversation]("conversation")
 TIMING: Final = Slot[Timing]("timing")
 SERVED: Final = Slot[Served]("served")
