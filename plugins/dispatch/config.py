@@ -10,10 +10,11 @@ from kernel import Extends, Secret, find_extension
 from plugins.dispatch.addresses import normal_url
 from plugins.dispatch.engine import Bypasses, Engine
 from plugins.dispatch.engines.openai import OpenAIEngine
-from plugins.dispatch.handoffs import HandoffConfig
+from plugins.dispatch.handoffs import HandoffConfig, check_pause
 from plugins.dispatch.headers import is_plain
 from plugins.dispatch.policies.round_robin import RoundRobin
 from plugins.dispatch.policy import Policy
+from plugins.dispatch.transports.choice import Transport, check_transport
 from plugins.dispatch.worker import Role
 
 NAME_LIMIT: Final = 256
@@ -23,11 +24,6 @@ def check_seconds(_instance: object, attribute: "Attribute[Any]", value: float) 
     """An attrs validator: a duration that is positive and ends."""
     if not 0 < value < float("inf"):
         raise ValueError(f"{attribute.name} must be positive and finite, got {value!r}")
-
-
-def _check_pause(_instance: object, attribute: "Attribute[Any]", value: float) -> None:
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{attribute.name} must not be negative, and finite, got {value!r}")
 
 
 def load_engine(name: str) -> type[Engine]:
@@ -120,7 +116,8 @@ class RoleConfig:
 class ModelConfig:
     """A model and its workers: `workers` if one serves a whole request, else `context` and `generation`.
 
-    `aliases` are further names; workers are asked for `model`. `api_key` is sent to the workers.
+    `aliases` are further names; workers are asked for `model`. `api_key` is sent to the workers. `transport` is
+    `lean` for workers without TLS and `aiohttp` for the others, unless it is said here for all of them.
     """
 
     model: str = field(validator=_check_name)
@@ -132,6 +129,7 @@ class ModelConfig:
     generation: RoleConfig | None = None
     api_key: Secret | None = field(default=None, validator=validators.optional(_check_key))
     handoff: HandoffConfig = field(factory=HandoffConfig)
+    transport: Transport | None = None
 
     def __attrs_post_init__(self) -> None:
         single = len(self.engine.plan.legs) == 1
@@ -143,6 +141,7 @@ class ModelConfig:
             if not given and name in wanted:
                 raise ValueError(f"the engine {self.engine.name!r} needs {' and '.join(wanted)}")
         self._check_plan()
+        check_transport(self.transport, _all_urls((self,)))
 
     def _check_plan(self) -> None:
         """Refuse what the workers of the engine's plan cannot do."""
@@ -178,7 +177,7 @@ class HealthConfig:
     timeout_seconds: float = field(default=5.0, validator=check_seconds)
     path: str = field(default="/health", validator=validators.matches_re(r"/[!-~]*"))
     failures: int = field(default=2, validator=validators.ge(1))
-    slow_start_seconds: float = field(default=10.0, validator=_check_pause)
+    slow_start_seconds: float = field(default=10.0, validator=check_pause)
 
 
 def check_distinct(_instance: object, _attribute: "Attribute[Any]", value: tuple[ModelConfig, ...]) -> None:

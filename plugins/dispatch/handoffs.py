@@ -23,7 +23,8 @@ class SpentHandoff(Exception):
         self.fault = fault
 
 
-def _finite(_instance: object, attribute: "Attribute[Any]", value: float) -> None:
+def check_pause(_instance: object, attribute: "Attribute[Any]", value: float) -> None:
+    """An attrs validator: a duration that ends, and may be none."""
     if not 0 <= value < float("inf"):
         raise ValueError(f"{attribute.name} must not be negative, and finite, got {value!r}")
 
@@ -43,7 +44,7 @@ class HandoffConfig:
     skip_context_below_tokens: int = field(default=0, validator=validators.ge(0))
     alone_without_context: bool = False
     held_share: float = field(default=0.5, validator=[validators.gt(0), validators.lt(1)])
-    needed_seconds: float = field(default=0.0, validator=_finite)
+    needed_seconds: float = field(default=0.0, validator=check_pause)
 
     def check_deadline(self, exchange: Exchange) -> None:
         """Decline what cannot be done in time; blocks would be held for an answer that nobody gets.

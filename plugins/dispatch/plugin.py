@@ -119,7 +119,14 @@ class Dispatch:
         for role, config in model.roles().items():
             workers = normal_workers(config.workers)
             settings = PoolSettings(
-                model.model, role, workers, config.policy, model.api_key, self.health, self.keep_alive_seconds
+                model.model,
+                role,
+                workers,
+                config.policy,
+                model.api_key,
+                self.health,
+                self.keep_alive_seconds,
+                model.transport,
             )
             inherited = (pool for pool in self._state.inherited if pool.settings == settings)
             pools[role] = (next(inherited, None) or Pool(settings)).acquire()

@@ -24,7 +24,7 @@ from plugins.dispatch.policy import (
 )
 from plugins.dispatch.roster import Roster
 from plugins.dispatch.shares import Shares
-from plugins.dispatch.transports.aiohttp import AiohttpClient
+from plugins.dispatch.transports.choice import ChosenClient, Transport
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.metrics import RESERVATIONS, child
 
@@ -40,6 +40,7 @@ class PoolSettings:
     api_key: Secret | None
     health: HealthConfig
     keep_alive_seconds: float
+    transport: Transport | None = None
 
 
 @define(eq=False)
@@ -66,7 +67,7 @@ class Pool:
         )
         key = settings.api_key
         self.headers = {} if key is None else {"authorization": f"Bearer {key.reveal()}"}
-        self.client = AiohttpClient(settings.keep_alive_seconds)
+        self.client = ChosenClient(settings.transport, settings.keep_alive_seconds)
         self._policy = evolve(cast("Any", settings.policy))  # a copy with run-time state of its own
         # asked once: to ask an object whether it has a protocol's methods takes longer than most choices
         policy = self._policy

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from plugins.dispatch.transports import aiohttp as transport
+from plugins.dispatch.transports.lean import connection
 from plugins.slots import SERVED
 from tests.dispatch.scripted import Seen, answer_ok, scripted
 from tests.dispatch.support import ask, body_of, exchange_of, pools, running, single
@@ -129,7 +129,7 @@ async def test_another_worker_is_not_sent_what_was_sent_twice_already() -> None:
 
 async def test_a_connection_that_breaks_later_was_no_stale_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that died of its work did read the request; it is not sent again."""
-    monkeypatch.setattr(transport, "STALE_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "STALE_SECONDS", 0.0)
     async with scripted(Forgetful()) as worker, running(single(worker.url)) as dispatch:
         await ask(dispatch, exchange_of(body_of()))
         assert (await ask(dispatch, exchange_of(body_of()))).error.status == 502

@@ -3,12 +3,13 @@
 import io
 from collections.abc import Mapping
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import monotonic
-from typing import Final
+from typing import Any, Final, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import HttpProcessingError
 from aiohttp.tracing import Trace
 from yarl import URL
 
@@ -32,19 +33,40 @@ STALE_SECONDS: Final = 1.0
 
 _LARGE: Final = 1024 * 1024
 _OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-_FAULTS: Final[tuple[tuple[tuple[type[Exception], ...], type[Fault]], ...]] = (
-    ((aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError), ConnectFault),
-    ((TimeoutError,), TimeoutFault),
-    ((aiohttp.ClientResponseError,), MalformedFault),
-    ((aiohttp.ClientError, OSError), TransportFault),
-)
-_FOREIGN: Final = (aiohttp.ClientError, OSError)
 
 _connected: ContextVar[list[bool]] = ContextVar("connected")
 
 
+class _BrokenBody(aiohttp.ClientPayloadError):
+    """What came is no body."""
+
+
+_FAULTS: Final[tuple[tuple[tuple[type[Exception], ...], type[Fault]], ...]] = (
+    # a UnicodeError is about a host whose name cannot be one
+    ((aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnicodeError), ConnectFault),
+    ((TimeoutError,), TimeoutFault),
+    ((aiohttp.ClientResponseError, _BrokenBody), MalformedFault),
+    ((aiohttp.ClientError, OSError), TransportFault),
+)
+_FOREIGN: Final = (aiohttp.ClientError, OSError, UnicodeError)
+
+
+class _Handler(ResponseHandler):
+    """Tells whoever reads a body that it is broken; aiohttp itself would let the reader wait for ever."""
+
+    def set_exception(self, exc: BaseException, *cause: BaseException, **named: BaseException) -> None:
+        super().set_exception(exc, *cause, **named)
+        payload = self._payload
+        if payload is not None and not payload.is_eof() and payload.exception() is None:
+            payload.set_exception(_BrokenBody(str(exc)) if isinstance(exc, HttpProcessingError) else exc)
+
+
 class _Connector(aiohttp.TCPConnector):
     """Tells the attempt that asked for a connection that it is a new one; aiohttp itself does not say."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(limit=0, **options)
+        self._factory = cast("Any", partial(_Handler, loop=self._loop))
 
     async def _create_connection(
         self,
@@ -61,8 +83,8 @@ class AiohttpClient:
     """Keeps idle connections for `keep_alive_seconds`, less than workers do; needs a running event loop."""
 
     def __init__(self, keep_alive_seconds: float) -> None:
-        self._kept = _session(_Connector(limit=0, keepalive_timeout=keep_alive_seconds))
-        self._fresh = _session(_Connector(limit=0, force_close=True))
+        self._kept = _session(_Connector(keepalive_timeout=keep_alive_seconds))
+        self._fresh = _session(_Connector(force_close=True))
 
     async def send(self, call: Call, *, fresh: bool = False) -> Response:
         """See `Client`."""

@@ -1,0 +1,49 @@
+"""HTTP attempts over our own client."""
+
+import asyncio
+from typing import Final
+
+from plugins.dispatch.client import Call, ConnectFault, Response
+from plugins.dispatch.transports.lean.pool import ConnectionPool
+from plugins.dispatch.transports.lean.request import locate, write_head
+
+_FOREVER: Final = float("inf")
+
+
+class LeanClient:
+    """Keeps idle connections for `keep_alive_seconds`, less than workers do; made inside a running event loop."""
+
+    def __init__(self, keep_alive_seconds: float) -> None:
+        self._keep_alive_seconds = keep_alive_seconds
+        self._loop = asyncio.get_running_loop()
+        self._pools: dict[tuple[str, int], ConnectionPool] = {}
+        self._closed = False
+
+    async def send(self, call: Call, *, fresh: bool = False) -> Response:
+        """See `Client`.
+
+        Raises:
+            ValueError: the URL or a header cannot be sent as it is.
+        """
+        if self._closed:
+            raise ConnectFault("the client is closed")
+        target = locate(call.method, call.url)
+        head = write_head(call, target.lines, close=fresh)
+        pool = self._pools.get(target.origin)
+        if pool is None:
+            pool = self._pools[target.origin] = ConnectionPool(target.origin, self._keep_alive_seconds, self._loop)
+        now = self._loop.time()
+        until = _FOREVER if call.limits.total is None else now + call.limits.total
+        connection = None if fresh else pool.take(now)
+        if connection is None:
+            connection = await pool.connect(call.limits, until)
+            now = self._loop.time()
+        response = connection.begin(call, head, now, until, last=fresh)
+        await response.head()
+        return response
+
+    async def close(self) -> None:
+        """See `Client`."""
+        self._closed = True
+        for pool in self._pools.values():
+            await pool.close()

@@ -1,0 +1,73 @@
+"""The bytes of a request's head."""
+
+import re
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+from plugins.dispatch.client import Call
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
+_OWN: Final = frozenset(
+    ("connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
+)
+"""Headers about the connection and the body's length, which only the client itself can know."""
+
+_WITH_BODY: Final = frozenset(("PATCH", "POST", "PUT"))
+
+
+@frozen(eq=False)
+class Target:
+    """Where a URL points: host and port, and the first two lines of a request for it."""
+
+    origin: tuple[str, int]
+    lines: str
+
+
+@lru_cache(maxsize=4096)
+def locate(method: str, url: str) -> Target:
+    """The target of a URL.
+
+    Raises:
+        ValueError: it is no `http://` URL, or it or the method would change the lines around it.
+    """
+    if not _TOKEN.fullmatch(method):
+        raise ValueError(f"bad method {method!r:.40}")
+    if not (url.isascii() and url.isprintable()) or " " in url or "#" in url:
+        raise ValueError("a URL is plain ASCII without spaces and fragment")
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("expected http://host:port without credentials")
+    port = 80 if parts.port is None else parts.port
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    authority = host if port == 80 else f"{host}:{port}"
+    return Target((parts.hostname, port), f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\n")
+
+
+def write_head(call: Call, lines: str, *, close: bool) -> bytes:
+    """The head of a request whose first lines are `lines`; with `close` it is the last one on its connection.
+
+    Raises:
+        ValueError: a header is none, or its value is not printable ASCII, or only the client may set it.
+    """
+    headers, size = call.headers, len(call.body)
+    values = tuple(headers.values())
+    together = "".join(values)
+    if not (together.isascii() and together.isprintable()):
+        raise ValueError("a header's value is printable ASCII")
+    fields = _template(tuple(headers)) % values
+    length = f"content-length: {size}\r\n" if size or call.method in _WITH_BODY else ""
+    ending = "connection: close\r\n\r\n" if close else "\r\n"
+    return f"{lines}{fields}{length}{ending}".encode("ascii")
+
+
+@lru_cache(maxsize=256)
+def _template(names: tuple[str, ...]) -> str:
+    """The lines of headers with these names, in the form that takes their values by `%`."""
+    for name in names:
+        if not _TOKEN.fullmatch(name) or name.lower() in _OWN:
+            raise ValueError(f"the header {name!r:.40} cannot be sent")
+    return "".join(f"{name.replace('%', '%%')}: %s\r\n" for name in names)

@@ -1,0 +1,80 @@
+"""Lean's idle connections seen from inside: which are kept, and for how long."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from plugins.dispatch.transports.lean import LeanClient
+from plugins.dispatch.transports.lean.pool import ConnectionPool
+from tests.dispatch.transports.exchange import call, fetch, sized, turns
+from tests.dispatch.transports.peer import Peer, Worker, says, worker
+
+pytestmark = pytest.mark.anyio
+
+GOOD = sized(b"good")
+KEPT_SECONDS = 0.4
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[LeanClient]:
+    """A client that keeps connections for a short time."""
+    client = LeanClient(KEPT_SECONDS)
+    yield client
+    await client.close()
+
+
+def pool_of(client: LeanClient) -> ConnectionPool:
+    """The only one."""
+    (pool,) = client._pools.values()
+    return pool
+
+
+async def fetch_together(client: LeanClient, server: Worker, count: int) -> None:
+    """Have that many connections."""
+    got = await asyncio.gather(*(fetch(client, call(server.url)) for _ in range(count)))
+    assert {one.whole for one in got} == {(200, b"good")}
+
+
+async def test_each_connection_has_its_own_time(client: LeanClient) -> None:
+    """One timer closes them, when their turn has come."""
+    async with worker(says(GOOD)) as server:
+        await fetch_together(client, server, 2)
+        pool = pool_of(client)
+        first, second = pool._idle
+        pool._idle[second] += KEPT_SECONDS / 2
+        await server.until(lambda: server.open == 1)
+        assert list(pool._idle) == [second]
+        assert not first.usable
+        await server.until_left()
+        assert (pool._idle, pool._open, pool._timer) == ({}, set(), None)
+
+
+async def test_a_connection_whose_time_is_over_is_not_used(client: LeanClient) -> None:
+    """Also if the timer is late."""
+    async with worker(says(GOOD)) as server:
+        await fetch_together(client, server, 2)
+        pool = pool_of(client)
+        for connection in pool._idle:
+            pool._idle[connection] -= 2 * KEPT_SECONDS
+        await fetch_together(client, server, 1)
+        assert server.connections == 3
+        assert len(pool._idle) == 1
+
+
+async def test_nothing_is_remembered_of_a_connection_that_its_worker_closed(client: LeanClient) -> None:
+    """At once, not only when it would be used."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(GOOD)
+        await close.wait()
+
+    close = asyncio.Event()
+    async with worker(script) as server:
+        await fetch_together(client, server, 3)
+        assert len(pool_of(client)._idle) == 3
+        close.set()
+        await server.until_left()
+        await turns(5)
+        assert (pool_of(client)._idle, pool_of(client)._open) == ({}, set())
