@@ -26,6 +26,7 @@ class KernelMiddleware:
         self._app = app
         self._runtime = runtime
         self._endpoints = {(endpoint.method, endpoint.path): endpoint for endpoint in runtime.endpoints}
+        self._above = [endpoint for endpoint in runtime.endpoints if endpoint.path.endswith("/")]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one ASGI scope."""
@@ -33,7 +34,9 @@ class KernelMiddleware:
         if scope["type"] == "http":
             path, mount = scope["path"], scope.get("root_path", "")
             path = path[len(mount) :] if mount and path.startswith(f"{mount}/") else path
-            endpoint = self._endpoints.get((scope["method"], path))
+            endpoint = self._endpoints.get((scope["method"], path)) or next(
+                (row for row in self._above if row.method == scope["method"] and path.startswith(row.path)), None
+            )
         if endpoint is None:
             return await self._app(scope, receive, send)
         exchange = Exchange(endpoint, scope, receive)

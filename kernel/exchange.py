@@ -18,13 +18,12 @@ T = TypeVar("T")
 
 RELEASE_SECONDS = 10.0  # for everything that one exchange held
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")  # what a client's request id may look like to be taken over
-
 log = get_logger()
 
 
 @frozen(eq=False)
 class Endpoint:
-    """An address of the API: a `name` for logs and labels, a `path` without parameters, one `method`."""
+    """An address of the API: a `name` for logs and labels, a `path` or what ends in / for all below it, a `method`."""
 
     name: str
     path: str

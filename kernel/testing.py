@@ -24,8 +24,7 @@ def build_exchange(
         return messages.pop() if messages else await exchange.loop.create_future()
 
     scope = {"type": "http", "method": endpoint.method, "path": endpoint.path, "headers": raw, "query_string": b""}
-    exchange = Exchange(endpoint, scope, receive)
-    return exchange
+    return (exchange := Exchange(endpoint, scope, receive))
 
 
 async def run_chain(plugins: Sequence[Plugin], exchange: Exchange, reply: Reply | None = None) -> Reply:

@@ -5,14 +5,16 @@ from typing import Any, Final
 
 import orjson
 from attrs import field, frozen, validators
+from structlog.stdlib import get_logger
 
 from kernel import CallNext, Exchange, PluginSpec, Rejection, Reply
-from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS, GENERATIVE
+from plugins.endpoints import GENERATIVE, RESPONSES
 from plugins.metrics import VALIDATION_EXCEPTIONS
-from plugins.schemas import check_chat, check_completion
+from plugins.schemas import CHECKS
 from plugins.slots import BODY_SECONDS, MODEL, PAYLOAD, STREAM, InvalidRequest, Payload
 
-_CHECKS: Final = {COMPLETIONS: check_completion, CHAT_COMPLETIONS: check_chat}
+log = get_logger()
+
 _COMPRESSED: Final = "a compressed request body is not supported"
 _PLAIN: Final = (("accept-encoding", "identity"), ("connection", "close"))
 """What would be understood; and the body is not read, so nothing after it is."""
@@ -28,6 +30,7 @@ class ParseRequest:
 
     max_body_bytes: int = field(default=10 * 1024 * 1024, validator=validators.ge(1))
     body_timeout_seconds: float = field(default=60.0, validator=validators.gt(0))
+    _told: set[str] = field(init=False, factory=set, eq=False, repr=False)
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
         """Parse, then call on.
@@ -36,7 +39,8 @@ class ParseRequest:
             InvalidRequest: 400, the body is not a valid request.
             Rejection: 413, 408 or 400, the body is too large, too slow or cut short; 415, it is compressed.
         """
-        if exchange.endpoint in GENERATIVE:
+        check = CHECKS.get(exchange.endpoint)
+        if check is not None:
             for name, value in exchange.scope["headers"]:
                 if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
                     raise Rejection(415, _COMPRESSED, "unsupported_encoding", _PLAIN)
@@ -45,14 +49,22 @@ class ParseRequest:
             exchange[BODY_SECONDS] = monotonic() - began
             try:
                 data = _decode(raw)
-                _CHECKS[exchange.endpoint](data)
+                check(data)
             except InvalidRequest:
                 VALIDATION_EXCEPTIONS.inc()
                 raise
             exchange[PAYLOAD] = Payload(raw, data)
-            exchange[MODEL] = data["model"]
-            exchange[STREAM] = bool(data.get("stream"))
+            exchange[MODEL] = data.get("model") or ""
+            exchange[STREAM] = exchange.endpoint in GENERATIVE and bool(data.get("stream"))
+            if exchange.endpoint is RESPONSES and data.get("store"):
+                self._tell_of_store()
         return await call_next(exchange)
+
+    def _tell_of_store(self) -> None:
+        """Say once that a client's wish to have its answer kept is not met."""
+        if "store" not in self._told:
+            self._told.add("store")
+            log.warning("store.ignored", endpoint=RESPONSES.name)
 
 
 def _decode(raw: bytes) -> dict[str, Any]:

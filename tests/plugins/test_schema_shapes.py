@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plugins.schemas import check_chat, check_completion
+from plugins.schemas.openai import check_chat, check_completion
 from tests.plugins.support import chat
 from tests.plugins.values import VALUES, refusal
 
