@@ -21,10 +21,9 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-M = TypeVar("M", Counter, Gauge, Histogram)
+from plugins.tallies import COUNTER, GAUGE, HISTOGRAM, MULTIPROCESS
 
-MULTIPROCESS: Final = "PROMETHEUS_MULTIPROC_DIR"
-"""Names the folder through which several processes on one port share their metrics."""
+M = TypeVar("M", Counter, Gauge, Histogram)
 
 REGISTRY: Final = CollectorRegistry(auto_describe=False)
 if MULTIPROCESS not in os.environ:
@@ -44,11 +43,11 @@ OVERHEAD: Final = (
 
 
 def _counter(name: str, text: str, *labels: str) -> Counter:
-    return Counter(name, text, labels, registry=REGISTRY)
+    return COUNTER(name, text, labels, registry=REGISTRY)
 
 
 def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-    return Histogram(name, text, labels, buckets=buckets, registry=REGISTRY)
+    return HISTOGRAM(name, text, labels, buckets=buckets, registry=REGISTRY)
 
 
 TOTAL_REQUESTS: Final = _counter("total_requests", "Valid requests")
@@ -91,7 +90,7 @@ GENERATION: Final = _leg("gen", "generation (decode)")
 
 REQUESTS: Final = _counter("kernel_requests", "Requests by final status", "endpoint", "model", "status")
 ERRORS: Final = _counter("kernel_errors", "Requests that did not succeed, by class", "endpoint", "model", "error")
-IN_FLIGHT: Final = Gauge(
+IN_FLIGHT: Final = GAUGE(
     "kernel_requests_in_flight", "Requests that are being served", ("endpoint",),
     registry=REGISTRY, multiprocess_mode="livesum",
 )  # fmt: skip
@@ -124,21 +123,21 @@ PLUGIN_DURATION: Final = _histogram(
     "plugin",
 )
 RELOADS: Final = _counter("kernel_reloads", "Reloads of the configuration", "result")
-WORKERS_UP: Final = Gauge(
+WORKERS_UP: Final = GAUGE(
     "kernel_workers_up",
     "Workers that take requests",
     ("model", "role"),
     registry=REGISTRY,
     multiprocess_mode="livemin",
 )
-WORKERS: Final = Gauge(
+WORKERS: Final = GAUGE(
     "kernel_workers",
     "Workers that are configured",
     ("model", "role"),
     registry=REGISTRY,
     multiprocess_mode="livemax",
 )
-RESERVATIONS: Final = Gauge(
+RESERVATIONS: Final = GAUGE(
     "kernel_reservations",
     "Load held on workers",
     ("model", "role"),

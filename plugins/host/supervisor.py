@@ -18,7 +18,7 @@ from structlog.stdlib import get_logger
 from plugins.host.child import Child
 from plugins.host.server import INTERRUPT_SECONDS, STOP_SECONDS
 from plugins.host.terminal import Terminal
-from plugins.metrics import MULTIPROCESS
+from plugins.tallies import MULTIPROCESS
 
 MAXIMUM_FAILURES: Final = 5
 """So many starts in a row may fail while nothing serves."""

@@ -18,7 +18,7 @@ ARROWS = (
 )  # fmt: skip
 """Each module of the kernel imports only from those before it."""
 
-SHARED = {"slots", "metrics", "endpoints", "sse", "envelopes", "schemas"}
+SHARED = {"slots", "metrics", "tallies", "endpoints", "sse", "envelopes", "schemas"}
 """What plugins have in common. Third parties rely on `plugins.slots` alone."""
 
 OWNERS = {

@@ -11,8 +11,8 @@ from prometheus_client import Metric
 from prometheus_client.multiprocess import mark_process_dead
 from prometheus_client.parser import text_string_to_metric_families
 
-from plugins import metrics
 from plugins.metrics import IN_FLIGHT, PLUGIN_DURATION, REQUESTS, PrometheusTelemetry, child, exposition
+from plugins.tallies import MULTIPROCESS
 from tests.plugins.support import counting
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +147,7 @@ def feed(folder: Path, amount: int) -> dict[str, Metric]:
     done = subprocess.run(
         [sys.executable, "-c", FEED, str(amount)],
         cwd=ROOT,
-        env={**os.environ, metrics.MULTIPROCESS: str(folder)},
+        env={**os.environ, MULTIPROCESS: str(folder)},
         capture_output=True,
         timeout=60,
         check=False,

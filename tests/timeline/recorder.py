@@ -9,10 +9,10 @@ import orjson
 import structlog
 from aiohttp import web
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
-from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from plugins.dispatch.embedded.stub.service import Service
+from plugins.tallies import COUNTER, GAUGE, HISTOGRAM
 
 LOGGED = {"request.finished": ("status", "outcome"), "plugin.failed": ("plugin",), "resource.release_failed": ()}
 UNSTEADY = ("plugin_duration", "per_token", "inter_token", "kernel_workers", "kernel_reloads")
@@ -97,7 +97,7 @@ def recording() -> Iterator[Recorder]:
         structlog.configure(**old)
 
 
-_METHODS: list[tuple[type, str]] = [(Counter, "inc"), (Gauge, "inc"), (Gauge, "dec"), (Histogram, "observe")]
+_METHODS: list[tuple[type, str]] = [(COUNTER, "inc"), (GAUGE, "inc"), (GAUGE, "dec"), (HISTOGRAM, "observe")]
 _CHANGES = {"inc": "+1", "dec": "-1", "observe": "observed"}
 
 
