@@ -1,21 +1,21 @@
 """What the YAML of dispatch says: models, their workers, and how their health is watched."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final
 
-import attrs
 from attrs import Attribute, field, frozen, validators
 
-from kernel import Extends, Secret, find_extension
-from plugins.dispatch.addresses import normal_url
+from kernel import Extends, Secret
 from plugins.dispatch.engine import Bypasses, Engine
 from plugins.dispatch.engines.openai import OpenAIEngine
+from plugins.dispatch.extensions import load_engine, load_policy
 from plugins.dispatch.handoffs import HandoffConfig, check_pause
 from plugins.dispatch.headers import is_plain
 from plugins.dispatch.policies.round_robin import RoundRobin
 from plugins.dispatch.policy import Policy
 from plugins.dispatch.transports.choice import Transport, check_transport
 from plugins.dispatch.worker import Role
+from plugins.dispatch.worker_config import Workers, check_workers, normal_workers, refuse_twice
 
 NAME_LIMIT: Final = 256
 
@@ -24,35 +24,6 @@ def check_seconds(_instance: object, attribute: "Attribute[Any]", value: float) 
     """An attrs validator: a duration that is positive and ends."""
     if not 0 < value < float("inf"):
         raise ValueError(f"{attribute.name} must be positive and finite, got {value!r}")
-
-
-def load_engine(name: str) -> type[Engine]:
-    """The class of the engine `name`, one from an entry point.
-
-    Raises:
-        DiscoveryError: there is none, or it cannot be used.
-    """
-    return cast("type[Engine]", _load("kernel.engines", name, "plan", "check", "body", "read"))
-
-
-def load_policy(name: str) -> type[Policy]:
-    """The class of the policy `name`, one from an entry point.
-
-    Raises:
-        DiscoveryError: there is none, or it cannot be used.
-    """
-    return cast("type[Policy]", _load("kernel.policies", name, "choose"))
-
-
-def _load(group: str, name: str, *members: str) -> type:
-    extension = find_extension(group, name)
-    found = extension.load()
-    if not isinstance(found, type) or not attrs.has(found):
-        raise extension.unusable(f"expected an attrs class, got {found!r:.60}")
-    missing = [member for member in members if not hasattr(found, member)]
-    if missing:
-        raise extension.unusable(f"{found.__name__} has no {', '.join(missing)}")
-    return found
 
 
 def _check_name(_instance: object, _attribute: "Attribute[Any]", value: str | tuple[str, ...]) -> None:
@@ -66,49 +37,11 @@ def _check_key(_instance: object, _attribute: "Attribute[Any]", value: Secret) -
         raise ValueError("a key is printable ASCII, without line ends")
 
 
-def _check_weight(_instance: object, _attribute: "Attribute[Any]", value: float) -> None:
-    if not 0.01 <= value <= 100:
-        raise ValueError(f"a worker's weight is from 0.01 to 100, got {value!r}")
-
-
-@frozen
-class WorkerConfig:
-    """One worker: `http://host:port`, and its part of the work beside workers whose weight is 1.
-
-    `bootstrap_port` is where generation workers find a context worker, if it is not the engine's usual one.
-    """
-
-    url: str
-    weight: float = field(default=1.0, validator=_check_weight)
-    bootstrap_port: int | None = field(
-        default=None, validator=validators.optional([validators.ge(1), validators.lt(1 << 16)])
-    )
-
-
-Workers: TypeAlias = tuple[str | WorkerConfig, ...]
-
-
-def normal_workers(workers: Workers) -> tuple[WorkerConfig, ...]:
-    """Workers in their one form.
-
-    Raises:
-        ValueError: what stands for an address is none.
-    """
-    given = (WorkerConfig(worker) if isinstance(worker, str) else worker for worker in workers)
-    return tuple(attrs.evolve(worker, url=normal_url(worker.url)) for worker in given)
-
-
-def _check_workers(_instance: object, _attribute: "Attribute[Any]", value: Workers) -> None:
-    if not value:
-        raise ValueError("there must be at least one worker")
-    _refuse_twice((worker.url for worker in normal_workers(value)), "the worker {} is named twice")
-
-
 @frozen
 class RoleConfig:
     """The workers of one role, `http://host:port` or `{url, weight}` each, and the policy that chooses among them."""
 
-    workers: Workers = field(validator=_check_workers)
+    workers: Workers = field(validator=check_workers)
     policy: Annotated[Policy, Extends(load_policy)] = field(factory=RoundRobin)
 
 
@@ -123,7 +56,7 @@ class ModelConfig:
     model: str = field(validator=_check_name)
     aliases: tuple[str, ...] = field(default=(), validator=_check_name)
     engine: Annotated[Engine, Extends(load_engine)] = field(factory=OpenAIEngine)
-    workers: Workers | None = field(default=None, validator=validators.optional(_check_workers))
+    workers: Workers | None = field(default=None, validator=validators.optional(check_workers))
     policy: Annotated[Policy, Extends(load_policy)] | None = None
     context: RoleConfig | None = None
     generation: RoleConfig | None = None
@@ -182,18 +115,10 @@ class HealthConfig:
 
 def check_distinct(_instance: object, _attribute: "Attribute[Any]", value: tuple[ModelConfig, ...]) -> None:
     """An attrs validator: no name and no worker stands twice in all pools."""
-    _refuse_twice((name for pool in value for name in (pool.model, *pool.aliases)), "the model {!r} stands twice")
-    _refuse_twice(_all_urls(value), "the worker {} stands in two places")
+    refuse_twice((name for pool in value for name in (pool.model, *pool.aliases)), "the model {!r} stands twice")
+    refuse_twice(_all_urls(value), "the worker {} stands in two places")
 
 
 def _all_urls(pools: tuple[ModelConfig, ...]) -> Iterator[str]:
     roles = (role for pool in pools for role in pool.roles().values())
     return (worker.url for role in roles for worker in normal_workers(role.workers))
-
-
-def _refuse_twice(values: Iterator[str], message: str) -> None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            raise ValueError(message.format(value))
-        seen.add(value)

@@ -11,10 +11,11 @@ from attrs import define, field, frozen
 
 from kernel import CallNext, DataReply, Exchange, PluginSpec, Rejection, Reply
 from plugins.dispatch.client import Limits
-from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds, normal_workers
+from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds
 from plugins.dispatch.job import Patience, Service, begin
 from plugins.dispatch.pool import Pool, PoolSettings
 from plugins.dispatch.runner import run
+from plugins.dispatch.worker_config import normal_workers
 from plugins.endpoints import GENERATIVE, MODELS
 from plugins.slots import MODEL, PAYLOAD, SERVED, STREAM
 

@@ -9,7 +9,7 @@ from attrs import define, evolve, field, frozen
 from kernel import Secret
 from plugins.dispatch.candidates import select
 from plugins.dispatch.client import Client, Fault
-from plugins.dispatch.config import HealthConfig, WorkerConfig
+from plugins.dispatch.config import HealthConfig
 from plugins.dispatch.health import Watch
 from plugins.dispatch.policy import (
     Facts,
@@ -26,6 +26,7 @@ from plugins.dispatch.roster import Roster
 from plugins.dispatch.shares import Shares
 from plugins.dispatch.transports.choice import ChosenClient, Transport
 from plugins.dispatch.worker import Reservation, Role, Worker
+from plugins.dispatch.worker_config import WorkerConfig
 from plugins.metrics import RESERVATIONS, child
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from kernel import DiscoveryError
 from plugins.configuration import Document
-from plugins.dispatch.config import HealthConfig, ModelConfig, RoleConfig, _load, load_engine, load_policy
+from plugins.dispatch.config import HealthConfig, ModelConfig, RoleConfig
 from plugins.dispatch.engines.openai import OpenAIEngine
 from plugins.dispatch.engines.trtllm import TrtllmEngine
+from plugins.dispatch.extensions import _load, load_engine, load_policy
 from plugins.dispatch.plugin import Dispatch
 from plugins.dispatch.policies.least_loaded import LeastLoaded
 from plugins.dispatch.policies.round_robin import RoundRobin

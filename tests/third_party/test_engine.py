@@ -5,7 +5,8 @@ import sys
 import orjson
 import pytest
 
-from plugins.dispatch.config import ModelConfig, RoleConfig, load_engine
+from plugins.dispatch.config import ModelConfig, RoleConfig
+from plugins.dispatch.extensions import load_engine
 from tests.dispatch.scripted import Seen, scripted
 from tests.dispatch.support import ask, body_of, exchange_of, running
 from tests.third_party.support import Site

@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 from attrs import frozen
 
-from plugins.dispatch.config import ModelConfig, RoleConfig, WorkerConfig
+from plugins.dispatch.config import ModelConfig, RoleConfig
 from plugins.dispatch.embedded.stub import Stub, run_stub
 from plugins.dispatch.engine import Engine
 from plugins.dispatch.handoffs import HandoffConfig
 from plugins.dispatch.plugin import Dispatch
+from plugins.dispatch.worker_config import WorkerConfig
 from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
 from tests.dispatch.support import Answer, ask, exchange_of, loads, running, single
 

@@ -4,13 +4,14 @@ import pytest
 
 from kernel import Secret
 from plugins.configuration import Document
-from plugins.dispatch.config import ModelConfig, RoleConfig, WorkerConfig
+from plugins.dispatch.config import ModelConfig, RoleConfig
 from plugins.dispatch.engines.sglang import SglangEngine
 from plugins.dispatch.engines.trtllm import TrtllmEngine
 from plugins.dispatch.engines.vllm import VllmEngine
 from plugins.dispatch.handoffs import HandoffConfig
 from plugins.dispatch.plugin import Dispatch
 from plugins.dispatch.policies.prefix import Prefix
+from plugins.dispatch.worker_config import WorkerConfig
 
 FULL = """
 plugins:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kernel import find_extension
-from plugins.dispatch.config import load_policy
+from plugins.dispatch.extensions import load_policy
 from plugins.dispatch.policies.consistent_hash import ConsistentHash
 from plugins.dispatch.policies.conversation import StickyConversation
 from plugins.dispatch.policies.kv_events import KvEvents

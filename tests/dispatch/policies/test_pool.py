@@ -9,10 +9,11 @@ from attrs import field, frozen
 from kernel import ClientGone
 from plugins.configuration import Document
 from plugins.dispatch.candidates import Candidates
-from plugins.dispatch.config import HealthConfig, ModelConfig, WorkerConfig
+from plugins.dispatch.config import HealthConfig, ModelConfig
 from plugins.dispatch.plugin import Dispatch
 from plugins.dispatch.policy import Facts, Site
 from plugins.dispatch.worker import Worker
+from plugins.dispatch.worker_config import WorkerConfig
 from tests.dispatch.policies.test_every_policy import NAMES
 from tests.dispatch.scripted import Seen, answer_ok, die, hang, scripted
 from tests.dispatch.support import QUIET, ask, body_of, exchange_of, loads, pools, running, single

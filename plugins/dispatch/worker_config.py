@@ -1,0 +1,57 @@
+"""What the YAML says of workers."""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import attrs
+from attrs import Attribute, field, frozen, validators
+
+from plugins.dispatch.addresses import normal_url
+
+
+def _check_weight(_instance: object, _attribute: "Attribute[Any]", value: float) -> None:
+    if not 0.01 <= value <= 100:
+        raise ValueError(f"a worker's weight is from 0.01 to 100, got {value!r}")
+
+
+@frozen
+class WorkerConfig:
+    """One worker: `http://host:port`, and its part of the work beside workers whose weight is 1.
+
+    `bootstrap_port` is where generation workers find a context worker, if it is not the engine's usual one.
+    """
+
+    url: str
+    weight: float = field(default=1.0, validator=_check_weight)
+    bootstrap_port: int | None = field(
+        default=None, validator=validators.optional([validators.ge(1), validators.lt(1 << 16)])
+    )
+
+
+Workers: TypeAlias = tuple[str | WorkerConfig, ...]
+
+
+def normal_workers(workers: Workers) -> tuple[WorkerConfig, ...]:
+    """Workers in their one form.
+
+    Raises:
+        ValueError: what stands for an address is none.
+    """
+    given = (WorkerConfig(worker) if isinstance(worker, str) else worker for worker in workers)
+    return tuple(attrs.evolve(worker, url=normal_url(worker.url)) for worker in given)
+
+
+def check_workers(_instance: object, _attribute: "Attribute[Any]", value: Workers) -> None:
+    """An attrs validator: there are workers, and none of them twice."""
+    if not value:
+        raise ValueError("there must be at least one worker")
+    refuse_twice((worker.url for worker in normal_workers(value)), "the worker {} is named twice")
+
+
+def refuse_twice(values: Iterator[str], message: str) -> None:
+    """Raise `ValueError` with `message` about the first value that stands twice."""
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(message.format(value))
+        seen.add(value)
