@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import yaml
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from kernel import ConfigError, Switch
 from plugins.configuration.references import MAXIMUM_BYTES, read_text
@@ -36,11 +36,14 @@ class _Loader(yaml.SafeLoader):
 
 @frozen
 class Document:
-    """A parsed file: plain `data`, and in `lines` the line of every key and list item; `name` is for people."""
+    """A parsed file: plain `data`, and in `lines` the line of every key and list item; `name` is for people.
+
+    The data is a mapping, or a list in files that are one.
+    """
 
     name: str
     text: str = field(repr=False)
-    data: dict[str, Any] = field(factory=dict, repr=False)
+    data: Any = field(factory=dict, repr=False)
     lines: dict[Location, int] = field(factory=dict, repr=False)
 
     @classmethod
@@ -53,16 +56,16 @@ class Document:
         return cls.parse(text, str(path))
 
     @classmethod
-    def parse(cls, text: str, name: str) -> Self:
-        """Parse one YAML document; raises `ConfigError` where it is none, or has a key twice."""
+    def parse(cls, text: str, name: str, root: type = dict) -> Self:
+        """Parse one YAML document; raises `ConfigError` where it is none, has a key twice, or another `root`."""
         document = cls(name, text)
         try:
             if len(text) > MAXIMUM_BYTES:
                 raise ValueError("larger than 1 MiB")
-            root = _Loader(text).get_single_node()
-            data = document._build(root, (), 1) if root else None
-            if data is not None and not isinstance(data, dict):
-                raise yaml.YAMLError(f"expected a mapping, got {data!r:.60}")
+            node = _Loader(text).get_single_node()
+            data = document._build(node, (), 1) if node else None
+            if data is not None and not isinstance(data, root):
+                raise yaml.YAMLError(f"expected a {'mapping' if root is dict else 'list'}, got {data!r:.60}")
         except Exception as error:  # hostile text gets ValueError, OverflowError and more out of PyYAML
             mark, position = getattr(error, "problem_mark", None), getattr(error, "position", 0)
             line = 1 + (mark.line if mark else text.count("\n", 0, position))
@@ -71,8 +74,7 @@ class Document:
             if isinstance(error, RecursionError):
                 reason = "nested too deeply, or an alias contains itself"
             raise ConfigError(f"{name}:{line}: {reason:.200}") from None
-        document.data.update(data or {})
-        return document
+        return evolve(document, data=root() if data is None else data)
 
     def at(self, location: Location, message: str) -> str:
         """Say where and what, as in `kernel.yaml:7: plugins.dispatch.config.pools[0].engine: message`."""

@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 from structlog.stdlib import get_logger
 
 from kernel import ConfigError, Runtime
-from plugins.configuration import Document, Settings
+from plugins.configuration import Document, FileWatch, Settings
 from plugins.host.instance import Record, now
 
 POLL_SECONDS: Final = 1.0
@@ -53,13 +53,13 @@ class Reloader:
     runtime: Runtime
     record: Record
     settings: Settings
-    _content: bytes | None = field(default=None, init=False)
-    _complaint: str | None = field(default=None, init=False)
+    _watch: FileWatch = field(init=False)
     _hangups: int = field(default=0, init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._content = self._look()
+        self._watch = FileWatch(self.source, self._complain)
+        self._watch.take()
 
     def hang_up(self) -> None:
         """Handle SIGHUP."""
@@ -83,32 +83,16 @@ class Reloader:
 
     async def _answer_hangup(self) -> None:
         hangups = self._hangups
-        self._content = await asyncio.to_thread(self._look) or self._content
+        await asyncio.to_thread(self._watch.take)
         await self._reload(hangups=hangups)
 
     async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(POLL_SECONDS)
-            content = await asyncio.to_thread(self._look)
-            if content is None or content == self._content:
-                continue
-            await asyncio.sleep(SETTLE_SECONDS)
-            if content == await asyncio.to_thread(self._look):
-                self._content = content
-                await self._reload()
+            await self._watch.changed(POLL_SECONDS, SETTLE_SECONDS)
+            await self._reload()
 
-    def _look(self) -> bytes | None:
-        """The file's content, None while it cannot be read; says so once for each reason."""
-        try:
-            content = self.source.read()
-        except OSError as error:
-            complaint = (error.strerror or str(error)).lower()
-            if complaint != self._complaint:
-                log.warning("configuration.unreadable", file=str(self.source.path), error=complaint)
-            self._complaint = complaint
-            return None
-        self._complaint = None
-        return content
+    def _complain(self, reason: str) -> None:
+        log.warning("configuration.unreadable", file=str(self.source.path), error=reason)
 
     async def _reload(self, **changes: int) -> None:
         try:
