@@ -19,7 +19,7 @@ ARROWS = (
 """Each module of the kernel imports only from those before it."""
 
 SHARED = {"slots", "metrics", "tallies", "endpoints", "sse", "envelopes", "schemas", "configuration"}
-"""What plugins have in common, `configuration` for those with files of their own. Third parties rely on `slots` only."""
+"""What plugins have in common; `configuration` is for those with files of their own. Third parties rely on `slots`."""
 
 OWNERS = {
     "uvicorn": ("plugins/host/",),
