@@ -1,9 +1,11 @@
 """Finds out which conversation a request belongs to."""
 
 import re
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
+import orjson
 from attrs import field, frozen
 
 from kernel import CallNext, Exchange, PluginSpec, Rejection, Reply
@@ -21,6 +23,7 @@ HEADERS: Final = (
 """In order of precedence, as in TensorRT-LLM's frontend."""
 
 ID_LIMIT: Final = 1024
+_SESSION: Final = re.compile(r"^user_.+_session_([0-9A-Za-z-]+)$")
 _RANK: Final = {name.encode(): rank for rank, name in enumerate(HEADERS)}
 
 
@@ -32,6 +35,8 @@ def _header_name(_instance: object, _attribute: object, value: str | None) -> No
 @frozen
 class ConversationIdentity:
     """Fill the slot `conversation`: from the body's `conversation_params`, else from headers, else body fields.
+
+    The fields are `prompt_cache_key`, `client_metadata` and the session in Claude Code's `metadata.user_id`.
 
     `subagent_header` names the header in which an agent gives the conversation of its parent; without a
     conversation of its own the request then gets a new one. A client's own `subagent_affinity_id` is removed.
@@ -64,7 +69,7 @@ def _find(exchange: Exchange) -> tuple[str, str] | None:
         if "subagent_affinity_id" in params:
             del payload.edit()["conversation_params"]["subagent_affinity_id"]
         return str(params["conversation_id"]).strip(), "conversation_params"
-    return _from_headers(exchange) or _from_body(payload.data)
+    return _from_headers(exchange) or _from_body(payload.data) or _from_user(payload.data)
 
 
 def _parent(exchange: Exchange, wanted: str) -> str | None:
@@ -100,6 +105,24 @@ def _from_body(data: dict[str, Any]) -> tuple[str, str] | None:
         if isinstance(value, str) and value.strip():
             return value.strip(), source
     return None
+
+
+def _from_user(data: dict[str, Any]) -> tuple[str, str] | None:
+    """The session in Claude Code's `metadata.user_id`: a member of JSON text, or in older versions what is last.
+
+    Of any other user's id nothing follows: one user has many conversations.
+    """
+    metadata = data.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(user, str):
+        return None
+    session: Any = None
+    if user.startswith("{"):
+        with suppress(orjson.JSONDecodeError):
+            session = orjson.loads(user).get("session_id")
+    elif match := _SESSION.search(user):
+        session = match[1]
+    return (session.strip(), "metadata.user_id") if isinstance(session, str) and session.strip() else None
 
 
 PLUGIN = PluginSpec("conversation_identity", ConversationIdentity, needs=(PAYLOAD,), fills=(CONVERSATION,))

@@ -73,8 +73,16 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 
 
 def dialect_of(endpoint: Endpoint) -> Dialect:
-    """The dialect in which a client of this endpoint is answered; OpenAI's for one that is in no table."""
+    """The dialect of an endpoint, OpenAI's for one that is in no table."""
     return endpoint.dialect if isinstance(endpoint, Api) else OPENAI
+
+
+def dialect_for(exchange: Exchange) -> Dialect:
+    """The dialect in which a client is answered: its endpoint's, but models are listed as their caller knows them."""
+    endpoint = exchange.endpoint
+    if (endpoint is MODELS or endpoint is ONE_MODEL) and "anthropic-version" in exchange.headers:
+        return ANTHROPIC
+    return dialect_of(endpoint)
 
 
 def model_asked_for(exchange: Exchange) -> str:

@@ -20,7 +20,15 @@ from kernel import (
     Reply,
     StreamReply,
 )
-from plugins.envelopes import openai_error, rejection_of, trtllm_error
+from plugins.endpoints import ANTHROPIC, dialect_for
+from plugins.envelopes import (
+    anthropic_error,
+    openai_error,
+    rejection_of,
+    status_of,
+    trtllm_anthropic_error,
+    trtllm_error,
+)
 from plugins.metrics import ERRORS, HTTP_EXCEPTIONS, IN_FLIGHT, INTERNAL_ERRORS, REQUESTS, child
 from plugins.slots import SERVED, InvalidRequest, WorkerRejection
 
@@ -34,8 +42,8 @@ log = get_logger()
 class ErrorEnvelope:
     """Answer rejections and faults in the API's error shape, and count requests by how they ended.
 
-    `envelope`: `openai` for OpenAI's error object, `trtllm` for the shapes of TensorRT-LLM's
-    disaggregated frontend.
+    `envelope`: `openai` for the error object of the API's home, OpenAI's or Anthropic's; `trtllm` for the shapes of
+    TensorRT-LLM's disaggregated frontend. Anthropic's clients get the request's id under their own header as well.
     """
 
     envelope: Literal["openai", "trtllm"] = "openai"
@@ -52,21 +60,30 @@ class ErrorEnvelope:
             raise
         except Exception as error:
             _record(exchange, error)
-            _count(exchange, rejection_of(error).status, _class_of(error))
-            return self._answer(rejection_of(error))
+            reply = self._answer(exchange, rejection_of(error))
+            _count(exchange, reply.status, _class_of(error))
+            return reply
         except BaseException:
             _count(exchange, GONE_STATUS, "cancelled")
             raise
+        if dialect_for(exchange) == ANTHROPIC:
+            reply.headers.append((b"request-id", exchange.id.encode()))
         if isinstance(reply, StreamReply):
             reply.attach(end=partial(_end, exchange, reply.status))
         else:
             _count(exchange, reply.status, None)
         return reply
 
-    def _answer(self, rejection: Rejection) -> BytesReply:
-        shape = openai_error if self.envelope == "openai" else trtllm_error
+    def _answer(self, exchange: Exchange, rejection: Rejection) -> BytesReply:
+        dialect = dialect_for(exchange)
         headers = [(b"content-type", b"application/json"), *rejection.raw_headers]
-        return BytesReply(orjson.dumps(shape(rejection)), rejection.status, headers)
+        if dialect == ANTHROPIC:
+            headers.append((b"request-id", exchange.id.encode()))
+            own = self.envelope == "openai"
+            shape = anthropic_error(rejection, exchange.id) if own else trtllm_anthropic_error(rejection)
+        else:
+            shape = openai_error(rejection) if self.envelope == "openai" else trtllm_error(rejection)
+        return BytesReply(orjson.dumps(shape), status_of(rejection, dialect), headers)
 
 
 def _end(exchange: Exchange, status: int, outcome: Outcome) -> None:

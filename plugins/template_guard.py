@@ -5,7 +5,6 @@ from typing import Any, Final
 from attrs import frozen
 
 from kernel import CallNext, Exchange, PluginSpec, Rejection, Reply
-from plugins.endpoints import GENERATIVE
 from plugins.slots import PAYLOAD, Payload
 
 _TEMPLATE: Final = "chat_template"
@@ -18,7 +17,8 @@ class TemplateGuard:
 
     A template counts at the top level and at any depth inside `chat_template_kwargs` and
     `chat_template_args`, its name in any case of letters (some JSON libraries ignore it); null is no
-    template. `allow` lets them all pass.
+    template. Requests of every API are looked at, those that only count or embed too: workers render templates for
+    them as well. `allow` lets them all pass.
     """
 
     allow: bool = False
@@ -29,10 +29,9 @@ class TemplateGuard:
         Raises:
             Rejection: 400, the request brings a template.
         """
-        if not self.allow and exchange.endpoint in GENERATIVE:
-            payload = exchange[PAYLOAD]
-            if _TEMPLATE in "\n".join(payload.data).casefold():
-                _check(payload)
+        payload = None if self.allow else exchange.get(PAYLOAD)
+        if payload is not None and _TEMPLATE in "\n".join(payload.data).casefold():
+            _check(payload)
         return await call_next(exchange)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Final
+from uuid import uuid4
 
 import orjson
 from starlette.requests import Request
@@ -10,11 +11,15 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from kernel import Endpoint, Rejection
-from plugins.envelopes import openai_error
+from plugins.endpoints import MESSAGES
+from plugins.envelopes import anthropic_error, openai_error
 from plugins.metrics import exposition
 
 METRICS: Final = ("/metrics", "/metrics/", "/prometheus/metrics", "/prometheus/metrics/")
-READABLE: Final = ("/health", "/livez", "/version", *METRICS)
+GREETINGS: Final = ("/", "/api/hello")
+"""Where clients look whether anybody is there, as Claude Code does before its first request."""
+
+READABLE: Final = ("/health", "/livez", "/version", *METRICS, *GREETINGS)
 """Addresses beside the chain, which answer to GET and HEAD."""
 
 PATH_CHARACTERS: Final = 200
@@ -27,7 +32,14 @@ def build_routes(endpoints: Iterable[Endpoint]) -> list[BaseRoute]:
     for endpoint in endpoints:
         known.setdefault(endpoint.path, set()).add(endpoint.method)
     allowed = {path: ", ".join(sorted(methods)) for path, methods in known.items()}
-    return [*(Route(path, tell_metrics) for path in METRICS), Unknown(allowed)]
+    metrics = (Route(path, tell_metrics) for path in METRICS)
+    greetings = (Route(path, greet) for path in GREETINGS)
+    return [*metrics, *greetings, Unknown(allowed)]
+
+
+async def greet(_request: Request) -> Response:
+    """Answer that somebody is there, whatever the state of the workers."""
+    return Response("{}", media_type="application/json")
 
 
 async def tell_metrics(_request: Request) -> Response:
@@ -37,7 +49,7 @@ async def tell_metrics(_request: Request) -> Response:
 
 
 class Unknown(BaseRoute):
-    """Takes every request that is left; answers 404, or 405 where the path exists, with OpenAI's error object."""
+    """Takes every request that is left; answers 404, or 405 where the path exists, with an error in the API's shape."""
 
     def __init__(self, allowed: Mapping[str, str]) -> None:
         """`allowed` has the methods of each path that exists, as in the header `allow`."""
@@ -57,7 +69,9 @@ class Unknown(BaseRoute):
             error = Rejection(405, f"{asked}: this path answers to {self._allowed[path]}", "method_not_allowed")
         else:
             error = Rejection(404, f"there is no {asked}", "not_found")
-        response = Response(orjson.dumps(openai_error(error)), error.status, headers, "application/json")
+        anthropic = path == MESSAGES.path or path.startswith(f"{MESSAGES.path}/")
+        shape = anthropic_error(error, uuid4().hex) if anthropic else openai_error(error)
+        response = Response(orjson.dumps(shape), error.status, headers, "application/json")
         if scope["method"] == "HEAD":
             response.body = b""
         await response(scope, receive, send)

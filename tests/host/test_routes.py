@@ -42,7 +42,7 @@ def test_metrics(served: Served, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
-@pytest.mark.parametrize("path", ["/", "/v1/nothing", "/echo/", "/v1%2Fmodels", "*"])
+@pytest.mark.parametrize("path", ["/v1/nothing", "/v1/messagesx", "/echo/", "/v1%2Fmodels", "*"])
 def test_unknown_path(served: Served, method: str, path: str) -> None:
     """A path that does not exist gets a 404 with OpenAI's error object, whatever the method."""
     answer = ask(served, method, path)
@@ -73,6 +73,25 @@ def test_wrong_method(served: Served, method: str, path: str, allow: str) -> Non
         error = json.loads(answer.body)["error"]
         assert error["code"] == "method_not_allowed"
         assert path in error["message"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("path", ["/", "/api/hello"])
+def test_greetings_are_answered(served: Served, method: str, path: str) -> None:
+    """Claude Code looks at one of them before its first request."""
+    answer = ask(served, method, path)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.body == (b"" if method == "HEAD" else b"{}")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/batches", "/v1/messages/batches/b_1/results"])
+def test_unknown_addresses_of_anthropics_api_have_its_errors(served: Served, path: str) -> None:
+    """So that its clients can read them."""
+    body = json.loads(ask(served, "GET", path).body)
+    assert body["type"] == "error"
+    assert body["error"]["type"] == "not_found_error"
+    assert "GET" in body["error"]["message"]
+    assert body["request_id"]
 
 
 def test_long_and_unprintable_path(served: Served) -> None:

@@ -67,6 +67,30 @@ async def test_endpoints_are_told_apart_by_path_and_method(shelf: Shelf) -> None
     assert (await Request(app, "/else").run()).text == "else"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "found"),
+    [
+        ("GET", "/things/a", "below"),
+        ("GET", "/things/a/b/c", "below"),
+        ("GET", "/things/", "below"),
+        ("GET", "/things/known", "exact"),
+        ("GET", "/things", None),
+        ("GET", "/thingsa", None),
+        ("GET", "/x/things/a", None),
+        ("POST", "/things/a", None),
+        ("GET", "/exact/a", None),
+    ],
+)
+async def test_a_path_that_ends_in_a_slash_has_all_below_it(
+    shelf: Shelf, method: str, path: str, found: str | None
+) -> None:
+    """An endpoint of exactly this path goes first; others have nothing below them."""
+    named = (("below", "/things/"), ("exact", "/things/known"), ("plain", "/exact"))
+    endpoints = tuple(Endpoint(name, address, "GET") for name, address in named)
+    request = await Request(await app_of(shelf, endpoints=endpoints), path, method=method).run()
+    assert (request.text if request.status == 200 else None) == found
+
+
 @pytest.mark.parametrize("root_path", ["", "/api", "/api/v2", "/test"])
 async def test_endpoints_are_found_under_a_mount(shelf: Shelf, root_path: str) -> None:
     """The path of a mounted application begins with the mount's."""

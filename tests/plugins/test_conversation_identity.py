@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kernel import Rejection
+from kernel import Endpoint, Rejection
 from kernel.testing import build_exchange, run_chain
 from plugins.conversation_identity import HEADERS, ConversationIdentity
-from plugins.endpoints import COMPLETIONS, MODELS
+from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES, MODELS, RESPONSES
 from plugins.slots import CONVERSATION, PAYLOAD, Conversation
 from tests.plugins.support import chat, parsed
 
@@ -19,10 +19,13 @@ PARENT = ConversationIdentity(subagent_header="X-Parent")
 
 
 async def identify(
-    data: dict[str, Any], headers: Pairs = (), plugin: ConversationIdentity | None = None
+    data: dict[str, Any],
+    headers: Pairs = (),
+    plugin: ConversationIdentity | None = None,
+    endpoint: Endpoint = CHAT_COMPLETIONS,
 ) -> Conversation | None:
     """The conversation that is found."""
-    exchange = parsed(chat(**data), headers=headers)
+    exchange = parsed(chat(**data), endpoint=endpoint, headers=headers)
     await run_chain([plugin or ConversationIdentity()], exchange)
     return exchange.get(CONVERSATION)
 
@@ -49,14 +52,31 @@ async def identify(
         ),
         ({"client_metadata": "t"}, [], None),
         ({"client_metadata": None, "prompt_cache_key": None}, [], None),
+        ({"metadata": {"user_id": '{"device_id":"d","session_id":" s "}'}}, [], ("s", "metadata.user_id")),
+        ({"metadata": {"user_id": "user_0a_account_1b_session_2-c"}}, [], ("2-c", "metadata.user_id")),
+        (
+            {"metadata": {"user_id": '{"session_id":"s"}'}, "prompt_cache_key": "p"},
+            [],
+            ("p", "prompt_cache_key"),
+        ),
+        ({"metadata": {"user_id": '{"session_id":"s"}'}}, [(HEADERS[0], "h")], ("h", HEADERS[0])),
+        *(
+            ({"metadata": {"user_id": user}}, [], None)
+            for user in ("someone", "{", "{}", '{"session_id":7}', '{"session_id":" "}', "", None, 7, "a_session_b")
+        ),
+        ({"metadata": "x"}, [], None),
         ({"session_id": "s", "user": "u", "metadata": {"thread_id": "t"}}, [], None),
     ],
 )
 async def test_precedence_of_places(data: dict[str, Any], headers: Pairs, expected: tuple[str, str] | None) -> None:
-    """The body's parameters, then headers, then body fields; what is blank or no text is passed over."""
-    found = await identify(data, headers)
+    """The body's parameters, then headers, then body fields; what is blank or no text is passed over.
 
-    assert found == (None if expected is None else Conversation(*expected))
+    In every API alike.
+    """
+    for endpoint in (CHAT_COMPLETIONS, COMPLETIONS, RESPONSES, MESSAGES):
+        found = await identify(data, headers, endpoint=endpoint)
+
+        assert found == (None if expected is None else Conversation(*expected))
 
 
 @pytest.mark.parametrize("rank", range(len(HEADERS)))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kernel import Rejection
+from kernel import Endpoint, Rejection
 from kernel.testing import build_exchange, run_chain
 from plugins.count_requests import CountRequests
-from plugins.endpoints import COMPLETIONS, MODELS
+from plugins.endpoints import COMPLETIONS, GENERATIVE, MODELS, RELAYED
 from plugins.template_guard import TemplateGuard
 from tests.plugins.support import Worker, chat, counting, parsed
 
@@ -37,9 +37,20 @@ async def test_requests_that_fail_later_count_too() -> None:
     assert changes == STREAMED
 
 
+@pytest.mark.parametrize("endpoint", [*GENERATIVE], ids=lambda row: row.path)
+async def test_every_api_counts_alike(endpoint: Endpoint) -> None:
+    """A Messages and a Responses request is one request, as any other."""
+    for wanted, expected in ((True, STREAMED), (False, WHOLE)):
+        with counting() as changes:
+            await run_chain([CountRequests()], parsed(chat(stream=wanted), endpoint=endpoint))
+        assert changes == expected
+
+
 async def test_other_endpoints_do_not_count() -> None:
-    """A list of models is no request to a model."""
+    """A list of models is no request to a model, nor is what is relayed."""
     with counting() as changes:
         await run_chain([CountRequests()], build_exchange(MODELS))
+        for endpoint in RELAYED:
+            await run_chain([CountRequests()], parsed(chat(), endpoint=endpoint))
 
     assert changes == {}

@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from kernel import Rejection
-from plugins.envelopes import INTERNAL, openai_error, rejection_of, trtllm_error
+from plugins.endpoints import Dialect
+from plugins.envelopes import (
+    INTERNAL,
+    anthropic_error,
+    openai_error,
+    rejection_of,
+    status_of,
+    trtllm_anthropic_error,
+    trtllm_error,
+)
 from plugins.slots import InvalidRequest, WorkerRejection
 
 
@@ -73,3 +82,60 @@ def test_rejections_speak_for_themselves() -> None:
     rejection = Rejection(404, "m")
 
     assert rejection_of(rejection) is rejection
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (402, "billing_error"),
+        (403, "permission_error"),
+        (404, "not_found_error"),
+        (408, "invalid_request_error"),
+        (413, "request_too_large"),
+        (415, "invalid_request_error"),
+        (429, "rate_limit_error"),
+        (500, "api_error"),
+        (502, "api_error"),
+        (503, "overloaded_error"),
+        (504, "timeout_error"),
+        (529, "overloaded_error"),
+    ],
+)
+def test_anthropic_error_has_the_type_of_its_status(status: int, kind: str) -> None:
+    """Whatever type a worker gave it, and with the id of the request."""
+    told = {"type": "error", "error": {"type": kind, "message": "m"}, "request_id": "r"}
+
+    assert anthropic_error(Rejection(status, "m", "c", kind="BadRequestError", param="p"), "r") == told
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 500])
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("the context is full", "prompt is too long: the context is full"),
+        ("Prompt is too long: 9 tokens > 8 maximum", "Prompt is too long: 9 tokens > 8 maximum"),
+    ],
+)
+def test_anthropic_error_of_a_long_prompt_begins_with_the_words(status: int, message: str, told: str) -> None:
+    """Clients shorten their conversation when they read them, in a 400; the worker's own words follow."""
+    error = WorkerRejection(status, message, "context_length_exceeded")
+
+    assert status_of(error, "anthropic") == 400
+    for shape in (anthropic_error(error, "r"), trtllm_anthropic_error(error)):
+        assert shape["error"] == {"type": "invalid_request_error", "message": told}
+
+
+@pytest.mark.parametrize("dialect", ["openai", "responses"])
+def test_other_dialects_keep_the_status(dialect: Dialect) -> None:
+    """There the code says that the prompt is too long."""
+    assert status_of(WorkerRejection(413, "m", "context_length_exceeded"), dialect) == 413
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "invalid_request_error"), (429, "invalid_request_error"), (503, "api_error")]
+)
+def test_trtllm_knows_two_types_of_anthropics(status: int, kind: str) -> None:
+    """As its Messages API has it, without an id."""
+    assert trtllm_anthropic_error(Rejection(status, "m")) == {"type": "error", "error": {"type": kind, "message": "m"}}

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from plugins.schemas.anthropic import check_count, check_messages
 from plugins.schemas.openai import check_chat, check_completion
+from plugins.schemas.responses import check_responses
 from tests.plugins.support import chat
 from tests.plugins.values import SECRET, VALUES, Check, refusal
 
@@ -46,14 +48,62 @@ CHAT = COMMON | {
     "tools": {"array", "objects"},
     "top_logprobs": NATURAL,
 }
-REQUIRED = {"prompt", "messages", "model"}
+RESPONSES = {
+    "client_metadata": {"object"},
+    "include": {"array", "strings"},
+    "input": STRINGS | {"objects"},
+    "instructions": STRINGS,
+    "max_output_tokens": INTEGERS,
+    "max_tool_calls": INTEGERS,
+    "metadata": {"object"},
+    "parallel_tool_calls": {"boolean"},
+    "prompt_cache_key": STRINGS,
+    "reasoning": {"object"},
+    "service_tier": STRINGS,
+    "store": {"boolean"},
+    "stream": {"boolean"},
+    "stream_options": {"object"},
+    "temperature": NUMBERS,
+    "text": {"object"},
+    "tool_choice": STRINGS | {"object"},
+    "tools": {"array", "objects"},
+    "top_logprobs": NATURAL,
+    "top_p": NUMBERS,
+    "truncation": STRINGS,
+    "user": STRINGS,
+}
+COUNT = {
+    "messages": set[str](),
+    "system": STRINGS | {"array", "objects"},
+    "thinking": {"object"},
+    "tool_choice": {"object"},
+    "tools": {"array", "objects"},
+}
+MESSAGES = COUNT | {
+    "max_tokens": NATURAL,
+    "metadata": {"object"},
+    "stop_sequences": {"array", "strings"},
+    "stream": {"boolean"},
+    "temperature": NUMBERS,
+    "top_k": NATURAL,
+    "top_p": NUMBERS,
+}
 
-APIS = [(check_completion, {"model": "m", "prompt": "x"}, COMPLETION), (check_chat, chat(), CHAT)]
+APIS = [
+    (check_completion, {"model": "m", "prompt": "x"}, COMPLETION, {"prompt"}),
+    (check_chat, chat(), CHAT, {"messages"}),
+    (check_responses, {"model": "m", "input": "x"}, RESPONSES, {"input"}),
+    (check_messages, chat(max_tokens=1), MESSAGES, {"messages", "max_tokens"}),
+    (check_count, chat(), COUNT, {"messages"}),
+]
+each_api = pytest.mark.parametrize(
+    ("check", "data", "fields", "required"), APIS, ids=["completions", "chat", "responses", "messages", "count_tokens"]
+)
 
 
-@pytest.mark.parametrize(("check", "data", "fields"), APIS, ids=["completions", "chat"])
+@each_api
 def test_every_defined_field_takes_its_own_kind(
-    check: Check, data: dict[str, Any], fields: dict[str, set[str]]
+    check: Check, data: dict[str, Any], fields: dict[str, set[str]], required: set[str]
 ) -> None:
     """Each field takes the values of its kind, and of no other; the message names the field and repeats nothing."""
     for name, right in fields.items():
@@ -68,19 +118,21 @@ def test_every_defined_field_takes_its_own_kind(
                 assert "123456" not in refused.message
 
 
-@pytest.mark.parametrize(("check", "data", "fields"), APIS, ids=["completions", "chat"])
-def test_null_is_as_good_as_nothing(check: Check, data: dict[str, Any], fields: dict[str, set[str]]) -> None:
+@each_api
+def test_null_is_as_good_as_nothing(
+    check: Check, data: dict[str, Any], fields: dict[str, set[str]], required: set[str]
+) -> None:
     """Every field may be null but those that a request cannot do without."""
-    for name in fields.keys() - REQUIRED:
+    for name in fields.keys() - required:
         assert refusal(check, data | {name: None}) is None, name
-    for name in fields.keys() & REQUIRED:
+    for name in required | {"model"}:
         refused = refusal(check, data | {name: None})
         assert refused is not None
         assert (refused.param, refused.code) == (name, "missing_required_field")
 
 
-@pytest.mark.parametrize(("check", "data", "fields"), APIS, ids=["completions", "chat"])
-def test_model_is_required(check: Check, data: dict[str, Any], fields: dict[str, set[str]]) -> None:
+@each_api
+def test_model_is_required(check: Check, data: dict[str, Any], fields: dict[str, set[str]], required: set[str]) -> None:
     """A model is a text that is not empty."""
     for wrong in (None, "", 7, ["m"], True):
         refused = refusal(check, data | {"model": wrong})

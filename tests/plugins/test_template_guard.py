@@ -5,7 +5,7 @@ import pytest
 
 from kernel import Endpoint, Exchange, Rejection
 from kernel.testing import build_exchange, run_chain
-from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS, MODELS
+from plugins.endpoints import CHAT_COMPLETIONS, ENDPOINTS, MODELS
 from plugins.slots import PAYLOAD
 from plugins.template_guard import TemplateGuard
 from tests.plugins.support import chat, parsed
@@ -23,6 +23,7 @@ ARGUMENTS = (
     "chat_template_\u212awargs",
     "chat_template_kwarg\u017f",
 )
+WITH_BODY = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
 SPOTS = ("{name}", "arguments.{name}", "arguments.a.b.{name}", "arguments.list.{name}")
 
 
@@ -45,18 +46,18 @@ async def refused(exchange: Exchange) -> Rejection:
     return raised.value
 
 
-async def sent(raw: bytes) -> bytes:
+async def sent(raw: bytes, endpoint: Endpoint = CHAT_COMPLETIONS) -> bytes:
     """What a worker is sent of a request that must pass."""
-    exchange = parsed(raw)
+    exchange = parsed(raw, endpoint=endpoint)
     await run_chain([TemplateGuard()], exchange)
     return exchange[PAYLOAD].encode()
 
 
-@pytest.mark.parametrize("endpoint", [CHAT_COMPLETIONS, COMPLETIONS], ids=["chat", "completions"])
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=lambda endpoint: endpoint.path)
 @pytest.mark.parametrize("spot", SPOTS)
 @pytest.mark.parametrize("name", NAMES)
 async def test_template_is_refused(endpoint: Endpoint, spot: str, name: str) -> None:
-    """On both APIs, at the top and inside the arguments, in every case of letters and in escapes."""
+    """On every API, at the top and inside the arguments, in every case of letters and in escapes."""
     rejection = await refused(parsed(body_at(spot, name), endpoint=endpoint))
 
     assert rejection.status == 400
@@ -98,9 +99,10 @@ async def test_message_repeats_nothing_of_the_request() -> None:
         f'{PREFIX}"chat_template_\u212awargs":{{"chat_template":{TEMPLATE}}},"chat_template_\\u212awargs":1}}',
     ],
 )
-async def test_key_given_twice_hides_nothing(raw: str) -> None:
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=lambda endpoint: endpoint.path)
+async def test_key_given_twice_hides_nothing(raw: str, endpoint: Endpoint) -> None:
     """Of a key that comes twice the last one counts, and it alone is sent."""
-    left = await sent(raw.encode())
+    left = await sent(raw.encode(), endpoint)
 
     assert b"{{" not in left
     assert orjson.loads(left) == orjson.loads(raw)
@@ -154,10 +156,12 @@ async def test_body_that_must_be_written_anew_but_cannot_is_a_bad_request() -> N
     assert raised.value.status == 400
 
 
-async def test_operator_can_allow_templates() -> None:
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=lambda endpoint: endpoint.path)
+@pytest.mark.parametrize("spot", SPOTS)
+async def test_operator_can_allow_templates(endpoint: Endpoint, spot: str) -> None:
     """With `allow` everything passes unchanged."""
-    raw = body_at("{name}", "chat_template")
-    exchange = parsed(raw)
+    raw = body_at(spot, "chat_template")
+    exchange = parsed(raw, endpoint=endpoint)
 
     await run_chain([TemplateGuard(allow=True)], exchange)
 

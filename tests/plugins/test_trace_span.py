@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from kernel import BytesReply, ClientGone, Exchange, Rejection
+from kernel import BytesReply, ClientGone, Endpoint, Exchange, Rejection
 from kernel.testing import run_chain
+from plugins.endpoints import ENDPOINTS
 from plugins.slots import TRACE, WorkerRejection
 from plugins.sse_guard import SseGuard
 from plugins.trace_span import TraceSpan
@@ -61,6 +62,14 @@ async def test_one_span_for_every_ending(
     assert attributes["http.request.method"] == "POST"
     assert attributes["gen_ai.request.model"] == "m"
     assert attributes["kernel.request_id"] == exchange.id
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+async def test_one_span_on_every_route(traced: Recording, endpoint: Endpoint) -> None:
+    """Whatever the API, and whatever the path below an endpoint that has all below it."""
+    await end(traced.plugin, BytesReply(b"{}"), parsed(endpoint=endpoint))
+
+    assert (traced.the_span().attributes or {})["http.route"] == endpoint.path
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """One value of each kind that JSON knows, and what a schema says of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -31,7 +31,7 @@ VALUES: dict[str, Any] = {
     "objects": [{SECRET: 1}],
 }
 
-Check = Callable[[dict[str, Any]], None]
+Check = Callable[[Mapping[str, Any]], None]
 
 
 def refusal(check: Check, data: dict[str, Any]) -> InvalidRequest | None:
