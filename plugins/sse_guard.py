@@ -2,14 +2,19 @@
 
 from typing import Final
 
-import orjson
 from attrs import define, field, frozen
 
 from kernel import FAILED, CallNext, Exchange, Outcome, PluginSpec, Reply, StreamReply
-from plugins.endpoints import GENERATIVE
-from plugins.envelopes import openai_error, rejection_of
+from plugins.endpoints import Api
 from plugins.slots import WorkerRejection
-from plugins.sse import EventGate
+from plugins.sse import EventGate, MessagesGate, ResponsesGate
+
+_GATES: Final[dict[str | None, type[EventGate]]] = {
+    "openai": EventGate,
+    "responses": ResponsesGate,
+    "anthropic": MessagesGate,
+}
+"""For each grammar of streams."""
 
 _CUT: Final = "the stream ended before the answer was complete"
 _WORKER_ERROR: Final = "the worker ended the stream with an error"
@@ -17,18 +22,21 @@ _WORKER_ERROR: Final = "the worker ended the stream with an error"
 
 @frozen
 class SseGuard:
-    """End a stream that broke with an error event in place of the `data: [DONE]` that did not come.
+    """End a stream that broke with the error of its API in place of the terminal event that did not come.
 
-    Whole events pass as they came; an event that was cut in the middle is dropped, since no client can
-    read it. A stream that ends without its terminal event counts as broken, and so does one in which the
-    worker itself told of an error.
+    That is an error object for completions and chat, an event `error` for Messages, and for Responses an event
+    `error` and then `response.failed`, where the answer was begun. Whole events pass as they came; of one that
+    was cut in the middle only what a client can read. A stream that ends without its terminal event counts as
+    broken, and so does one in which the worker itself told of an error.
     """
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
         """Call on, then guard what is streamed."""
         reply = await call_next(exchange)
-        if isinstance(reply, StreamReply) and exchange.endpoint in GENERATIVE:
-            watch = _Watch(reply.owner)
+        endpoint = exchange.endpoint
+        gate = _GATES.get(endpoint.grammar) if isinstance(endpoint, Api) else None
+        if isinstance(reply, StreamReply) and gate is not None:
+            watch = _Watch(reply.owner, exchange.id, gate())
             reply.attach(step=watch.gate.push, check=watch.check, close=watch.close)
         return reply
 
@@ -38,13 +46,15 @@ class _Watch:
     """One stream under guard; `source` is the plugin that it came from."""
 
     source: str | None
-    gate: EventGate = field(factory=EventGate, init=False)
+    request_id: str
+    gate: EventGate
     verdict: WorkerRejection | None = field(default=None, init=False)
 
     def check(self) -> Exception | None:
-        if self.gate.errored:
-            self.verdict = WorkerRejection(502, _WORKER_ERROR, "worker_error")
-        elif not self.gate.done and not self.gate.ends_done():
+        gate = self.gate
+        if gate.told is not None or gate.errored:
+            self.verdict = gate.told or WorkerRejection(502, _WORKER_ERROR, "worker_error")
+        elif not gate.done and not gate.ends_done():
             self.verdict = WorkerRejection(502, _CUT, "stream_incomplete")
         return self.verdict
 
@@ -54,7 +64,7 @@ class _Watch:
         lost = outcome.plugin not in (None, self.source) and outcome.error is not self.verdict
         if outcome.name != FAILED or ((self.gate.done or self.gate.errored) and not lost):
             return rest
-        return b"data: " + orjson.dumps(openai_error(rejection_of(outcome.error))) + b"\n\n"
+        return rest + self.gate.failure(self.gate.told or outcome.error, self.request_id)
 
 
 PLUGIN = PluginSpec("sse_guard", SseGuard)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from plugins import sse
 from plugins.slots import WorkerRejection
 from plugins.sse import EventGate, boundary
+from plugins.sse import gate as gate_module
 from tests.plugins.support import CHAT_STREAM, CONTENTS, DONE, EVENTS, chunk
 
 LINE_ENDS = (b"\n", b"\r\n", b"\r")
@@ -164,7 +164,7 @@ def test_a_huge_event_passes_whole() -> None:
 
 def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker cannot fill the memory with an event: beyond a limit it is the worker's fault."""
-    monkeypatch.setattr(sse, "HELD_LIMIT", 100)
+    monkeypatch.setattr(gate_module, "HELD_LIMIT", 100)
     gate = EventGate()
     gate.push(b"data: " + b"x" * 90)
 

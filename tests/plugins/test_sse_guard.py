@@ -1,9 +1,5 @@
 """The promise of `sse_guard`: a stream ends with its terminal event or with an error that the client understands."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import openai
 import orjson
 import pytest
@@ -13,6 +9,7 @@ from kernel.testing import Written, build_exchange
 from plugins.endpoints import COMPLETIONS, MODELS
 from plugins.slots import WorkerRejection
 from plugins.sse_guard import SseGuard
+from tests.plugins.streams import answering
 from tests.plugins.support import CHAT_STREAM, DONE, EVENTS, Worker, chunk, left_in_stream, parsed, serve, stream
 
 pytestmark = pytest.mark.anyio
@@ -129,21 +126,6 @@ async def test_other_replies_and_endpoints_pass() -> None:
     assert (await serve(parsed(), SseGuard(), Worker(BytesReply(b"{}")))).body == b"{}"
     models = build_exchange(MODELS)
     assert (await serve(models, SseGuard(), Worker(stream(b"data: x\n")))).body == b"data: x\n"
-
-
-@asynccontextmanager
-async def answering(body: bytes) -> AsyncIterator[str]:
-    """A server on loopback that answers every request with this stream."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + body)
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
 
 
 async def read_with_sdk(body: bytes) -> str:

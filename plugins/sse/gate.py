@@ -1,50 +1,15 @@
-"""Server-sent events as bytes: where an event ends, what it says, and what ends a stream."""
+"""The streams of completions and chat: events without a name, `data: [DONE]` at the end."""
 
-import re
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
+from plugins.envelopes import openai_error, rejection_of
 from plugins.slots import WorkerRejection
+from plugins.sse.events import DONE, boundary, events, is_done, parse
 
 HELD_LIMIT: Final = 16 * 1024 * 1024
 """Bytes; no event of a model's answer is larger, and one that is never ends."""
-
-DONE: Final = b"[DONE]"
-
-_BOM: Final = b"\xef\xbb\xbf"
-_LINE_END: Final = re.compile(rb"\r\n?|\n")
-_BLANK: Final = re.compile(rb"(?>\r\n?|\n)(?>\r\n?|\n)+")
-
-
-def boundary(data: bytes | bytearray, start: int = 0) -> int:
-    """The position behind the last blank line of `data` that ends after `start`, 0 if there is none.
-
-    LF, CRLF and CR end lines; the line before a blank one may have ended right before `start`.
-    """
-    start = max(start - 1, 0)
-    if data.find(b"\r", start) < 0:
-        return data.rfind(b"\n\n", start) + 2 if data.find(b"\n\n", start) >= 0 else 0
-    end = 0
-    for blank in _BLANK.finditer(data, start):
-        end = blank.end()
-    return end
-
-
-def events(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The name and the data of every whole event in `data` that has any data."""
-    name, lines = b"", []
-    for line in _LINE_END.split(data.removeprefix(_BOM))[:-1]:
-        field, _, value = line.partition(b":")
-        if field == b"data":
-            lines.append(value.removeprefix(b" "))
-        elif field == b"event":
-            name = value.removeprefix(b" ")
-        elif not line:
-            if lines:
-                yield name, b"\n".join(lines)
-            name, lines = b"", []
 
 
 class EventGate:
@@ -52,13 +17,15 @@ class EventGate:
 
     `done` once the event `[DONE]` passed, `errored` once an error passed: an event of that name, or one whose
     data is an error object. Bytes pass unchanged, but an error object that is flat is put into OpenAI's shape,
-    since a client takes a flat one for a piece of the answer.
+    since a client takes a flat one for a piece of the answer. `told` is an error that was kept back, since it came in
+    no shape of the stream's grammar.
     """
 
-    __slots__ = ("_held", "done", "errored")
+    __slots__ = ("_held", "done", "errored", "told")
 
     def __init__(self) -> None:
         self._held = bytearray()
+        self.told: WorkerRejection | None = None
         self.done = False
         self.errored = False
 
@@ -84,38 +51,33 @@ class EventGate:
 
     def ends_done(self) -> bool:
         """Whether what is held is a `data: [DONE]` that lacks only its blank line."""
-        return DONE in self._held and any(_is_done(data) for _, data in events(bytes(self._held) + b"\n\n"))
+        return DONE in self._held and any(is_done(data) for _, data in events(bytes(self._held) + b"\n\n"))
 
     def flush(self) -> bytes:
         """At a stream's end: a `data: [DONE]` that lacked its blank line, else nothing.
 
         What is left of an event that was cut is dropped: a client could not read it.
         """
-        rest = b"data: [DONE]\n\n" if self.ends_done() else b""
-        self.done = self.done or bool(rest)
+        rest = b""
+        if self.ends_done():
+            rest, self.done = b"data: [DONE]\n\n", True
+        elif not self._held.strip(b"\r\n"):
+            rest = bytes(self._held)  # the second half of a blank line's end
         self._held.clear()
         return rest
 
+    def failure(self, error: BaseException | None, _request_id: str) -> bytes:
+        """The last bytes of a stream that broke for `error`."""
+        return b"data: " + orjson.dumps(openai_error(rejection_of(error))) + b"\n\n"
+
     def _look(self, chunk: bytes) -> bytes:
         for name, data in events(chunk):
-            if _is_done(data):
+            if is_done(data):
                 self.done = True
             elif name == b"error" or b"error" in data:
-                value = _parse(data)
+                value = parse(data) or {}
                 flat = value.get("object") == "error" and not value.get("error")
                 if flat:
                     chunk = chunk.replace(data, b'{"error":' + data + b"}")
                 self.errored = self.errored or flat or name == b"error" or bool(value.get("error"))
         return chunk
-
-
-def _is_done(data: bytes) -> bool:
-    return data.strip() == DONE
-
-
-def _parse(data: bytes) -> dict[str, Any]:
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -1,0 +1,69 @@
+"""Server-sent events as bytes: where an event ends, and what it says."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+
+DONE: Final = b"[DONE]"
+
+_BOM: Final = b"\xef\xbb\xbf"
+_LINE_END: Final = re.compile(rb"\r\n?|\n")
+_BLANK: Final = re.compile(rb"(?>\r\n?|\n)(?>\r\n?|\n)+")
+
+
+def boundary(data: bytes | bytearray, start: int = 0) -> int:
+    """The position behind the last blank line of `data` that ends after `start`, 0 if there is none.
+
+    LF, CRLF and CR end lines; the line before a blank one may have ended right before `start`.
+    """
+    start = max(start - 1, 0)
+    if data.find(b"\r", start) < 0:
+        return data.rfind(b"\n\n", start) + 2 if data.find(b"\n\n", start) >= 0 else 0
+    end = 0
+    for blank in _BLANK.finditer(data, start):
+        end = blank.end()
+    return end
+
+
+def events(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The name and the data of every whole event in `data` that has any data."""
+    name, lines = b"", []
+    for line in _LINE_END.split(data.removeprefix(_BOM))[:-1]:
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            lines.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.removeprefix(b" ")
+        elif not line:
+            if lines:
+                yield name, b"\n".join(lines)
+            name, lines = b"", []
+
+
+def frames(data: bytes) -> Iterator[bytes]:
+    """The parts of `data`, which is whole events, that end in a blank line each."""
+    start = 0
+    for blank in _BLANK.finditer(data):
+        yield data[start : blank.end()]
+        start = blank.end()
+
+
+def event(name: bytes, value: object) -> bytes:
+    """An event with a name, whose data is JSON."""
+    return b"event: " + name + b"\ndata: " + orjson.dumps(value) + b"\n\n"
+
+
+def is_done(data: bytes) -> bool:
+    """Whether an event's data is OpenAI's mark of the end."""
+    return data.strip() == DONE
+
+
+def parse(data: bytes) -> dict[str, Any] | None:
+    """The object in an event's data, None if it is none."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
