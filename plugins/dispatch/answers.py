@@ -1,14 +1,15 @@
 """Which answers of a worker can be passed on."""
 
-import re
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from plugins.dispatch.client import Fault, MalformedFault, Response, read_whole
-from plugins.dispatch.rejections import ERROR_LIMIT, worker_rejection
+from plugins.dispatch.rejections import ERROR_LIMIT, event_rejection, worker_rejection
+from plugins.sse import DONE, events
 
-_EVENT: Final = re.compile(rb"\s*(?:event: ?error\r?\n)?data: ?(\{.*\})\r?\n\r?\n")
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
+_OPENINGS: Final = frozenset(("response.created", "response.queued", "response.in_progress", "message_start", "ping"))
 _LENGTHS: Final = ("content-length", "transfer-encoding")
 
 
@@ -36,33 +37,59 @@ async def check_head(response: Response, *, stream: bool) -> None:
 
 
 def check_first(response: Response, chunk: bytes) -> None:
-    """Let the first bytes of a stream through, unless they are an error that should have been a status.
+    """Let the first bytes of a stream through, unless what it opens with is an error that should have been a status.
 
     Raises:
         WorkerRejection: the worker answered with an error event.
     """
-    event = _EVENT.match(chunk)
-    if event is None or b'"error"' not in event[1]:
-        return
+    if b"error" in chunk:
+        for name, data in events(chunk):
+            if check_event(name, data, response):
+                return
+
+
+def check_event(name: bytes, data: bytes, response: Response) -> bool:
+    """Whether an event says something, and does not only open its stream.
+
+    Raises:
+        WorkerRejection: it says that something went wrong.
+    """
+    if data.strip() == DONE:
+        return True
     try:
-        data = orjson.loads(event[1])
+        value: Any = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return
-    error = data.get("error")
-    if isinstance(error, dict) or data.get("object") == "error":
-        code = (error if isinstance(error, dict) else data).get("code")
-        status = code if isinstance(code, int) and 400 <= code <= 599 else 500
-        raise worker_rejection(status, event[1], response.headers)
+        return True
+    if not isinstance(value, dict):
+        return True
+    rejection = event_rejection(name, value, response.headers)
+    if rejection is not None:
+        raise rejection
+    choices = value.get("choices")
+    if isinstance(choices, list) and choices:
+        return not all(isinstance(choice, dict) and _is_bare(choice) for choice in choices)
+    return value.get("type") not in _OPENINGS
 
 
-def check_whole(response: Response, answer: bytes) -> None:
-    """Let a whole JSON object through. It is parsed only where nothing else tells that it is complete.
+def _is_bare(choice: dict[str, Any]) -> bool:
+    """Whether a choice names a role at most."""
+    if choice.get("finish_reason") is not None:
+        return False
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        return choice.get("text") == ""
+    return all(value in _EMPTY for key, value in delta.items() if key != "role")
+
+
+def check_whole(response: Response, answer: bytes, *, array: bool = False) -> None:
+    """Let a whole JSON object through, or an `array`. It is parsed only where nothing else tells that it is complete.
 
     Raises:
         MalformedFault: 502, it is something else, or cut.
     """
     body = answer.strip()
-    if not (body.startswith(b"{") and body.endswith(b"}")):
+    whole = body.startswith(b"{") and body.endswith(b"}")
+    if not whole and not (array and body.startswith(b"[") and body.endswith(b"]")):
         raise MalformedFault("the body is no JSON object")
     if not any(name in response.headers for name in _LENGTHS):
         try:

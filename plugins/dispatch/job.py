@@ -1,32 +1,23 @@
 """One request on its way through its plan."""
 
 from collections.abc import Mapping
-from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from kernel import Exchange
+from kernel import Endpoint, Exchange
+from plugins.dispatch.apis import apis_of
 from plugins.dispatch.client import Limits
 from plugins.dispatch.engine import Engine, Request
 from plugins.dispatch.errands import Errands
+from plugins.dispatch.forgeries import strip_handoffs
 from plugins.dispatch.handoffs import HandoffConfig
 from plugins.dispatch.headers import headers_for_worker
 from plugins.dispatch.introductions import Introductions
 from plugins.dispatch.pool import Pool
+from plugins.dispatch.rejections import api_missing
 from plugins.dispatch.worker import Role
-from plugins.slots import CONVERSATION, PAYLOAD, SERVED, STREAM, TIMING, Payload, Served, Timing
-
-_HANDOFF_FIELDS: Final = frozenset(
-    (
-        *("kv_transfer_params", "ec_transfer_params", "cache_hit_threshold"),  # vLLM
-        *("rid", "routed_dp_rank", "disagg_prefill_dp_rank", "data_parallel_rank", "decode_tp_size"),  # SGLang
-        "disaggregated_params",  # TensorRT-LLM
-        *("migration_request", "with_cache", "preserve_cache"),  # LMDeploy
-    )
-)
-_HANDOFF_PREFIX: Final = "bootstrap_"
-_NESTED: Final = "vllm_xargs"
-"""Where vLLM takes further fields from, as it takes those of the handoff."""
+from plugins.endpoints import NAMELESS
+from plugins.slots import CONVERSATION, OFFER, PAYLOAD, SERVED, STREAM, TIMING, TRANSLATED, Payload, Served, Timing
 
 
 @frozen(eq=False)
@@ -39,7 +30,10 @@ class Patience:
 
 @frozen(eq=False)
 class Service:
-    """What serves one model: an engine, and a pool for each role of the engine's plan."""
+    """What serves one model: an engine, and a pool for each role of the engine's plan.
+
+    `apis` are the names of the endpoints that its workers answer.
+    """
 
     model: str
     engine: Engine
@@ -49,6 +43,11 @@ class Service:
     handoffs: HandoffConfig = field(factory=HandoffConfig)
     errands: Errands = field(factory=Errands)
     introductions: Introductions = field(factory=Introductions)
+    apis: frozenset[str] = field(init=False)
+
+    @apis.default
+    def _ask_engine(self) -> frozenset[str]:
+        return apis_of(self.engine)
 
 
 @define(eq=False)
@@ -68,28 +67,30 @@ class Job:
 
 
 def begin(exchange: Exchange, service: Service) -> Job:
-    """Take a request up: its handoff fields are taken out, and it asks workers for the model by their name."""
-    payload = exchange[PAYLOAD]
-    _strip_handoffs(payload)
-    if payload.data.get("model") != service.model:
+    """Take a request up: its handoff fields are taken out, and it asks workers for the model by their name.
+
+    Workers that lack its API are asked over the one that a plugin has offered to translate it to.
+
+    Raises:
+        Rejection: 404, they do not have its API, and nobody translates; 400, it cannot be translated.
+    """
+    served = exchange[SERVED] = Served(service.model, service.engine.name, [])
+    endpoint, payload = _choose_api(exchange, service)
+    strip_handoffs(payload)
+    name = payload.data.get("model")
+    if name != service.model and not (name is None and endpoint in NAMELESS):
         payload.edit()["model"] = service.model
-    served = Served(service.model, service.engine.name, [])
-    exchange[SERVED] = served
-    request = Request(exchange.endpoint, payload, exchange[STREAM], exchange.get(CONVERSATION))
+    request = Request(endpoint, payload, exchange.get(STREAM) or False, exchange.get(CONVERSATION))
     return Job(exchange, service, request, headers_for_worker(exchange), served, exchange.get(TIMING))
 
 
-def _strip_handoffs(payload: Payload) -> None:
-    """Take the fields out by which workers hand a KV cache over.
-
-    From a client they could name any address, stop another client's request, or crash a worker.
-    """
-    for name in [name for name in payload.data if _is_handoff(name)]:
-        del payload.edit()[name]
-    nested: Any = payload.data.get(_NESTED)
-    if isinstance(nested, dict) and any(map(_is_handoff, nested)):
-        payload.edit()[_NESTED] = {name: value for name, value in nested.items() if not _is_handoff(name)}
-
-
-def _is_handoff(name: str) -> bool:
-    return name in _HANDOFF_FIELDS or name.startswith(_HANDOFF_PREFIX)
+def _choose_api(exchange: Exchange, service: Service) -> tuple[Endpoint, Payload]:
+    """The endpoint over which workers are asked, and what."""
+    endpoint, offer = exchange.endpoint, exchange.get(OFFER)
+    if endpoint.name in service.apis:
+        return endpoint, exchange[PAYLOAD]
+    if offer is None or offer.endpoint.name not in service.apis:
+        raise api_missing(endpoint.path)
+    payload = offer.translate()
+    exchange[TRANSLATED] = offer
+    return offer.endpoint, payload

@@ -13,16 +13,17 @@ from kernel import CallNext, DataReply, Exchange, PluginSpec, Rejection, Reply
 from plugins.dispatch.client import Limits
 from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds
 from plugins.dispatch.job import Patience, Service, begin
+from plugins.dispatch.models import Card, list_models, show_model
 from plugins.dispatch.pool import Pool, PoolSettings
+from plugins.dispatch.queries import answer_query
+from plugins.dispatch.rejections import unknown_model
 from plugins.dispatch.runner import run
 from plugins.dispatch.worker_config import normal_workers
-from plugins.endpoints import GENERATIVE, MODELS
-from plugins.slots import MODEL, PAYLOAD, SERVED, STREAM
+from plugins.endpoints import GENERATIVE, MODELS, NAMELESS, ONE_MODEL, RELAYED, model_asked_for
+from plugins.slots import MODEL, PAYLOAD, SERVED, STREAM, TRANSLATED, InvalidRequest
 
 START_SECONDS: Final = 1.0
 """How long a start waits for the first probes; workers that take longer are missing at first."""
-
-SHOWN_NAME: Final = 100
 
 
 @define(eq=False)
@@ -99,21 +100,33 @@ class Dispatch:
         """
         endpoint = exchange.endpoint
         if endpoint in GENERATIVE:
-            name = exchange[MODEL]
-            service = self._state.services.get(name)
-            if service is None:
-                raise _unknown_model(name)
-            job = begin(exchange, service)
-            service.engine.check(job.request)
+            job = begin(exchange, self._find(exchange[MODEL]))
+            job.service.engine.check(job.request)
             return await run(job)
+        if endpoint in RELAYED:
+            return await answer_query(exchange, self._find(exchange[MODEL], nameless=endpoint in NAMELESS))
         if endpoint is MODELS:
-            return DataReply({"object": "list", "data": self._models()})
+            return DataReply(list_models(exchange, self._cards()))
+        if endpoint is ONE_MODEL:
+            return DataReply(show_model(exchange, self._cards(), model_asked_for(exchange)))
         raise Rejection(404, f"nothing serves {endpoint.path}")
 
-    def _models(self) -> list[dict[str, object]]:
-        names = [name for model in self.pools for name in (model.model, *model.aliases)]
+    def _find(self, name: str, *, nameless: bool = False) -> Service:
+        """The service of a model; where no model has to be named, that of the only one there is."""
+        service = self._state.services.get(name)
+        if service is not None:
+            return service
+        if not nameless or name:
+            raise unknown_model(name)
+        if len(self.pools) != 1:
+            raise InvalidRequest(400, "'model' must be one of several", "missing_required_field", param="model")
+        return self._state.services[self.pools[0].model]
+
+    def _cards(self) -> list[Card]:
         created = self._state.created
-        return [{"id": name, "object": "model", "created": created, "owned_by": "kernel"} for name in names]
+        return [
+            Card(name, model.engine.name, created) for model in self.pools for name in (model.model, *model.aliases)
+        ]
 
     def _build_service(self, model: ModelConfig) -> Service:
         pools = {}
@@ -140,10 +153,4 @@ class Dispatch:
         return Service(model.model, model.engine, pools, patience, seconds, model.handoff)
 
 
-def _unknown_model(name: str) -> Rejection:
-    shown = name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..."
-    message = f"the model {shown!r} does not exist"
-    return Rejection(404, message, "model_not_found", kind="invalid_request_error", param="model")
-
-
-PLUGIN = PluginSpec("dispatch", Dispatch, needs=(PAYLOAD, MODEL, STREAM), fills=(SERVED,))
+PLUGIN = PluginSpec("dispatch", Dispatch, needs=(PAYLOAD, MODEL, STREAM), fills=(SERVED, TRANSLATED))

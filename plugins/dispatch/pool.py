@@ -7,7 +7,7 @@ from typing import Any, cast
 from attrs import define, evolve, field, frozen
 
 from kernel import Secret
-from plugins.dispatch.candidates import select
+from plugins.dispatch.candidates import Turn, select
 from plugins.dispatch.client import Client, Fault
 from plugins.dispatch.config import HealthConfig
 from plugins.dispatch.health import Watch
@@ -59,6 +59,7 @@ class Pool:
     _hears: HearsEndings | None = field(init=False)
     _watch: Watch = field(init=False)
     _users: int = field(default=0, init=False)
+    _turn: Turn = field(factory=Turn, init=False)
 
     def __attrs_post_init__(self) -> None:
         settings = self.settings
@@ -143,16 +144,24 @@ class Pool:
         if worker not in candidates:
             raise TypeError(f"the policy {type(self._policy).__name__} chose what is no candidate")
         work = 1 if self._weighs is None else max(1, self._weighs.weigh(worker, facts))
-        self._roster.charge(worker, work)
-        child(RESERVATIONS, self.settings.model, self.settings.role).inc()
-        return Reservation(worker, partial(self._give_back, worker, work, facts))
+        return self._charge(worker, work, facts)
+
+    def spare(self, but: Collection[Worker] = ()) -> Reservation | None:
+        """A worker with the least work, among equals each in turn, for a request that the policy does not hear of."""
+        candidates = select(self._roster, but)
+        return None if candidates is None else self._charge(candidates.least(self._turn), 1, None)
 
     def report(self, worker: Worker, fault: Fault) -> None:
         """Take a worker that failed in traffic out until a probe succeeds."""
         self._watch.report(worker, fault)
 
-    def _give_back(self, worker: Worker, work: int, facts: Facts, success: bool) -> None:  # noqa: FBT001
+    def _charge(self, worker: Worker, work: int, facts: Facts | None) -> Reservation:
+        self._roster.charge(worker, work)
+        child(RESERVATIONS, self.settings.model, self.settings.role).inc()
+        return Reservation(worker, partial(self._give_back, worker, work, facts))
+
+    def _give_back(self, worker: Worker, work: int, facts: Facts | None, success: bool) -> None:  # noqa: FBT001
         self._roster.discharge(worker, work)
         child(RESERVATIONS, self.settings.model, self.settings.role).dec()
-        if self._hears is not None:
+        if self._hears is not None and facts is not None:
             self._hears.finished(worker, facts, success=success)

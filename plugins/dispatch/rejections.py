@@ -17,6 +17,27 @@ ERROR_LIMIT: Final = 64 * 1024
 CONTEXT_LENGTH: Final = "context_length_exceeded"
 """OpenAI's code for a prompt that is too long; agents shorten their history when they see it."""
 
+SHOWN_NAME: Final = 100
+"""Characters of a name that a client sent, in a message to it."""
+
+_INVALID: Final = "invalid_request_error"
+
+_STATUSES: Final[Mapping[object, int]] = {
+    "invalid_request_error": 400,
+    "BadRequestError": 400,
+    CONTEXT_LENGTH: 400,
+    "invalid_prompt": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "NotFoundError": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "overloaded_error": 503,
+}
+"""What the names of errors would have been as a status; of all others nobody knows more than that they are errors."""
+
 _TRACE: Final = re.compile(r"\n\s*File \"")
 """Where SGLang's messages go on with the place in its sources at which they arose."""
 
@@ -44,9 +65,45 @@ def worker_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> Wo
     return WorkerRejection(status, message, code, kept, kind=kind, param=param)
 
 
+def hide_addresses(message: str) -> str:
+    """The message without URLs and addresses of machines."""
+    return _ADDRESS.sub("(address)", message)
+
+
+def event_rejection(name: bytes, value: Mapping[str, Any], headers: Mapping[str, str]) -> WorkerRejection | None:
+    """The rejection that says what an event of a stream says, if that is an error; `value` is the event's data.
+
+    Errors are events of that name or type, objects of that kind, members of that name, and responses that failed.
+    """
+    error = value.get("error")
+    if value.get("type") == "response.failed":
+        response = value.get("response")
+        error = (response.get("error") if isinstance(response, dict) else None) or {}
+    elif not error and b"error" not in (name, str(value.get("type")).encode()) and value.get("object") != "error":
+        return None
+    told = error if isinstance(error, dict) else value
+    code = told.get("code")
+    status = code if isinstance(code, int) and 400 <= code <= 599 else None
+    if status is None:
+        kinds = (told.get("type"), code)
+        status = next((_STATUSES[kind] for kind in kinds if isinstance(kind, str) and kind in _STATUSES), 500)
+    return worker_rejection(status, orjson.dumps({"error": told}), headers)
+
+
 def no_worker(message: str, seconds: int) -> Rejection:
     """The rejection of a request that no worker was sent; after `seconds` there may be one."""
     return Rejection(503, message, "no_worker_ready", (("retry-after", str(seconds)),))
+
+
+def api_missing(path: str) -> Rejection:
+    """The rejection of a request over an API that the workers of its model do not have."""
+    return Rejection(404, f"the workers of this model do not serve {path}", "api_not_served", kind=_INVALID)
+
+
+def unknown_model(name: str) -> Rejection:
+    """The rejection of a request for a model that is not configured; a long name is not repeated."""
+    shown = name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..."
+    return Rejection(404, f"the model {shown!r} does not exist", "model_not_found", kind=_INVALID, param="model")
 
 
 def _error_object(body: bytes) -> Mapping[str, Any] | None:

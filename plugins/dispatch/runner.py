@@ -1,7 +1,7 @@
 """Carries a plan out: its legs in their order, and the reply to the client."""
 
-from functools import partial
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from structlog.stdlib import get_logger
 
@@ -14,8 +14,10 @@ from plugins.dispatch.handoffs import SpentHandoff
 from plugins.dispatch.headers import headers_for_client, is_plain
 from plugins.dispatch.job import Job
 from plugins.dispatch.leg import Leg
+from plugins.dispatch.named_events import replay_message, replay_response
 from plugins.dispatch.pair import run_pair
 from plugins.dispatch.replay import Replayed, replay
+from plugins.dispatch.scrubbing import scrub, with_errors
 from plugins.dispatch.stream import LegStream
 from plugins.dispatch.worker import Role
 from plugins.endpoints import CHAT_COMPLETIONS
@@ -111,7 +113,7 @@ def _reply(job: Job, leg: Leg, response: Response, answer: bytes, handoff: Hando
     source = LegStream(leg, response, answer)
     reply = StreamReply(source, headers=_headers(response, _EVENTS))
     if isinstance(engine, Edits):
-        editor = EventEditor(engine.concern, partial(engine.edit, job.request, handoff))
+        editor = _editor(job, engine, handoff)
         reply.attach(step=editor.push, close=editor.close, end=source.end)
     else:
         reply.attach(end=source.end)
@@ -122,13 +124,29 @@ def _final_reply(job: Job, final: FinalAnswer) -> Reply:
     """The reply when an early leg had the whole answer; a client that wanted a stream gets its text as one."""
     if not job.request.stream:
         return DataReply(final.data)
-    options = job.request.payload.data.get("stream_options")
-    events = replay(
-        final.data,
-        chat=job.request.endpoint is CHAT_COMPLETIONS,
-        usage=isinstance(options, dict) and options.get("include_usage") is True,
-    )
-    return StreamReply(Replayed(tuple(events)), headers=[(b"content-type", _EVENTS.encode())])
+    return StreamReply(Replayed(tuple(_events(job, final.data))), headers=[(b"content-type", _EVENTS.encode())])
+
+
+def _events(job: Job, answer: dict[str, Any]) -> Iterable[bytes]:
+    """A whole answer as a stream of its API."""
+    match job.request.endpoint.name:
+        case "responses":
+            return replay_response(answer)
+        case "messages":
+            return replay_message(answer)
+        case name:
+            options = job.request.payload.data.get("stream_options")
+            usage = isinstance(options, dict) and options.get("include_usage") is True
+            return replay(answer, chat=name == CHAT_COMPLETIONS.name, usage=usage)
+
+
+def _editor(job: Job, engine: Edits, handoff: Handoff | None) -> EventEditor:
+    """What changes the events of an engine's stream, its errors included."""
+
+    def edit(name: bytes, data: bytes) -> bytes | None:
+        return engine.edit(job.request, handoff, name, scrub(data))
+
+    return EventEditor(with_errors(engine.concern), edit)
 
 
 def _headers(response: Response, default: str) -> list[tuple[bytes, bytes]]:

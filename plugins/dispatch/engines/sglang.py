@@ -9,11 +9,15 @@ import orjson
 from attrs import Attribute, field, frozen
 
 from kernel import Secret
+from plugins.dispatch.apis import USUAL, Apis, check_apis
 from plugins.dispatch.engine import Body, Handoff, Notice, Partner, Reading, Request
 from plugins.dispatch.engines.bodies import append, count_prompts, encode, host_of, parse
 from plugins.dispatch.engines.sglang_answers import CONCERN, clean, read_context
 from plugins.dispatch.plan import INSEPARABLE_PAIR, Plan
 from plugins.dispatch.worker import Role
+
+_ID_HEADER: Final = "x-override-rid"
+"""By which workers take an id for a request of the messages API, whose body has no field for it."""
 
 _LARGEST_ROOM: Final = (1 << 63) - 1
 _MOST: Final = 1 << 20
@@ -25,6 +29,9 @@ def _check_port(_instance: object, attribute: "Attribute[Any]", value: int | Non
         raise ValueError(f"{attribute.name} is from 1 to 65535, got {value}")
 
 
+_APIS: Final[Apis] = (*USUAL, "responses", "messages", "count_tokens", "tokenize", "detokenize")
+
+
 @frozen
 class SglangEngine:
     """The context worker gives its KV cache away in a room that the generation worker enters.
@@ -32,7 +39,7 @@ class SglangEngine:
     `bootstrap_port`: where generation workers find context workers, by default 8998; null leaves it to the workers'
     own settings. `bootstrap_on_api_port`: for workers that keep their rooms on the port of their API. A worker of
     its own `bootstrap_port` goes before both. `admin_key`: the workers' `--admin-api-key`; with such a key they stop
-    a request only for who has it, and hold its memory for minutes otherwise.
+    a request only for who has it, and hold its memory for minutes otherwise. `apis`: what the workers answer.
     """
 
     name: ClassVar[str] = "sglang"
@@ -42,6 +49,7 @@ class SglangEngine:
     bootstrap_port: int | None = field(default=8998, validator=_check_port)
     bootstrap_on_api_port: bool = False
     admin_key: Secret | None = None
+    apis: Apis = field(default=_APIS, validator=check_apis)
 
     def check(self, request: Request, /) -> None:
         """Serve everything."""
@@ -61,17 +69,22 @@ class SglangEngine:
             place["bootstrap_room"] = list(range(room, room + prompts))
         else:
             place["bootstrap_room"] = room
+        if request.endpoint.name == "responses":
+            id = f"resp_{uuid4().hex}"  # which is also that of the answer
+            return Handoff({"rid": id, "request_id": id, **place})
         return Handoff({"rid": f"k-{uuid4().hex}", **place})
 
     def body(self, role: Role, request: Request, handoff: Handoff | None, /) -> Body:
         """The client's request with the room; a context worker does not stream, so that its errors have a status."""
         if handoff is None:
             return Body(request.payload.encode())
+        headers = {_ID_HEADER: handoff.fields["rid"]} if request.endpoint.name == "messages" else {}
         if role is Role.GENERATION:
-            return Body(append(request.payload.encode(), ((k, orjson.dumps(v)) for k, v in handoff.fields.items())))
+            members = ((name, orjson.dumps(value)) for name, value in handoff.fields.items())
+            return Body(append(request.payload.encode(), members), headers)
         data = {**request.payload.data, **handoff.fields, "stream": False}
         data.pop("stream_options", None)
-        return Body(encode(data))
+        return Body(encode(data), headers)
 
     def read(self, role: Role, _request: Request, answer: bytes, handoff: Handoff | None = None, /) -> Reading:
         """Whether the context worker did its part; the generation worker's answer."""

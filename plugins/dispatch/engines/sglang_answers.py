@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.engine import Handoff
+from plugins.dispatch.engines.answers import choices_of, gave_up
 from plugins.dispatch.engines.bodies import parse
 
 CONCERN: Final = re.compile(rb'"(?:bootstrap_\w+|input_token_logprobs)"')
@@ -23,12 +24,10 @@ def read_context(answer: bytes) -> Handoff:
         MalformedFault: 502, it was stopped: the generation worker would answer from half a KV cache.
     """
     data = parse(answer, "context")
-    for part in _parts(data):
-        reason = part.get("finish_reason")
-        kind = reason.get("type") if isinstance(reason, dict) else reason
-        if kind in ("abort", "error"):
-            raise MalformedFault(f"it ended for {kind!r}", "the context worker gave up")
     meta = data.get("meta_info")
+    reason = gave_up(data) or (gave_up(meta) if isinstance(meta, dict) else None)
+    if reason is not None:
+        raise MalformedFault(f"it ended for {reason!r}", "the context worker gave up")
     return Handoff({}, notes=meta.get(_PROMPT) if isinstance(meta, dict) else None)
 
 
@@ -50,5 +49,4 @@ def _parts(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """An answer, what it wraps up, and each choice."""
     yield data
     yield from (data[name] for name in _HOLDERS if isinstance(data.get(name), dict))
-    choices = data.get("choices")
-    yield from (choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, dict))
+    yield from choices_of(data)

@@ -11,6 +11,7 @@ import ormsgpack
 from attrs import field, frozen, validators
 
 from kernel import Rejection, Secret
+from plugins.dispatch.apis import USUAL, Apis, check_apis
 from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.engine import Body, Handoff, Partner, Reading, Request
 from plugins.dispatch.engines.trtllm_answers import CONCERN, METRICS_EVENT, read_context, strip_event, strip_internals
@@ -20,7 +21,7 @@ from plugins.dispatch.engines.trtllm_signing import signed_headers
 from plugins.dispatch.plan import SERIAL_RELAY, SIMULTANEOUS_PAIR, Plan
 from plugins.dispatch.policy import Match
 from plugins.dispatch.worker import Role
-from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
+from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES
 
 _MSGPACK_HEADERS: Final = {"x-trtllm-msgpack": "1"}
 _METRICS_HEADERS: Final = {"x-trtllm-return-metrics": "1"}
@@ -30,6 +31,9 @@ _ENDPOINT: Final = "ctx_info_endpoint"
 
 _GENERATION_ONLY: Final = "TRTLLM_DISAGG_BENCHMARK_GEN_ONLY"
 _PRESET: Final = {"request_type": "generation_only", "first_gen_tokens": [7], "ctx_request_id": 1}
+
+
+_APIS: Final[Apis] = (*USUAL, "responses", "count_tokens")
 
 
 @frozen
@@ -43,7 +47,8 @@ class TrtllmEngine:
     machine's network address. `max_local_prefill_length`: a prompt of which the chosen generation worker has a part
     cached and not more than so many tokens to compute is served by it alone; its policy has to know that.
     `internal_request_auth_key`: the workers' own, with which requests are signed. `collect_perf_metrics`: ask
-    workers for the times of each request.
+    workers for the times of each request. `apis`: what the workers answer; older ones hand over on completions and
+    chat alone.
     """
 
     name: ClassVar[str] = "trtllm"
@@ -57,6 +62,7 @@ class TrtllmEngine:
     max_local_prefill_length: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
     internal_request_auth_key: Secret | None = None
     collect_perf_metrics: bool = False
+    apis: Apis = field(default=_APIS, validator=check_apis)
 
     @property
     def plan(self) -> Plan:
@@ -114,21 +120,29 @@ class TrtllmEngine:
             met = None if handoff is None else handoff.fields.get(Role.CONTEXT)
             data["disaggregated_params"] = met or self._context_params(self._mint(), _CONTEXT_FIRST)
             data["stream"] = False
-            data["stream_options"] = None
+            if request.endpoint is RESPONSES:
+                data.pop("stream_options", None)
+            else:
+                data["stream_options"] = None
         else:
             self._go_on(data, request, handoff)
         params = data.get("disaggregated_params") or {}
-        return self._encode(data, signed_headers(self.internal_request_auth_key, role, request, params))
+        headers = signed_headers(self.internal_request_auth_key, role, request, params)
+        return self._encode(data, {**headers, **(_METRICS_HEADERS if self.collect_perf_metrics else {})})
 
     def read(self, role: Role, request: Request, answer: bytes, _handoff: Handoff | None = None, /) -> Reading:
         """The handoff or the final answer of a context worker; a generation worker's answer for the client."""
         if role is Role.GENERATION:
             return strip_internals(answer)
-        return read_context(answer, chat=request.endpoint is CHAT_COMPLETIONS)
+        return read_context(answer, api=request.endpoint.name)
 
     def edit(self, _request: Request, _handoff: Handoff | None, name: bytes, data: bytes, /) -> bytes | None:
         """An event of a stream with what the client may see; the worker's metrics, which come last, are not for it."""
         return None if name == METRICS_EVENT else strip_event(data)
+
+    def encode(self, data: Mapping[str, Any], /) -> Body:
+        """What is asked of one worker alone, in the format that workers are sent."""
+        return self._encode(data, {})
 
     def _go_on(self, data: dict[str, Any], request: Request, handoff: Handoff | None) -> None:
         """Turn the client's fields into those of the generation leg."""
@@ -155,8 +169,6 @@ class TrtllmEngine:
         }
 
     def _encode(self, data: Mapping[str, Any], headers: Mapping[str, str]) -> Body:
-        if self.collect_perf_metrics:
-            headers = {**headers, **_METRICS_HEADERS}
         try:
             if self.body_format == "msgpack":
                 return Body(ormsgpack.packb(data), {**headers, **_MSGPACK_HEADERS})

@@ -17,6 +17,17 @@ _PENDING: Final = frozenset(("length", "not_finished"))
 
 _NEEDED: Final = ("ctx_request_id", "disagg_request_id")
 _USAGE: Final = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details")
+_USAGE_NAMES: Final = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "input_tokens_details": "prompt_tokens_details",
+}
+"""What the Responses API calls them; under its own names a generation worker would not see them."""
+
+_COMPLETIONS: Final = "completions"
+_CHAT: Final = "chat_completions"
+_RESPONSES: Final = "responses"
+
 _INTERNAL: Final = ("disaggregated_params", "prompt_token_ids", "prompt_token_ids_b64")
 _LEAK: Final = re.compile(rb'"(?:disaggregated_params|prompt_token_ids(?:_b64)?)"\s*:\s*(?!null\b|\s)')
 
@@ -26,20 +37,20 @@ CONCERN: Final = re.compile(_LEAK.pattern + b"|" + re.escape(METRICS_EVENT))
 """What an event of a stream has in it that may have to be changed on its way to the client."""
 
 
-def read_context(answer: bytes, *, chat: bool) -> Handoff | FinalAnswer:
-    """What a context worker's answer means: a handoff, or all there is to say.
+def read_context(answer: bytes, *, api: str) -> Handoff | FinalAnswer:
+    """What a context worker's answer over an endpoint of that name means: a handoff, or all there is to say.
 
     Raises:
         MalformedFault: 502, it has no handoff, or not all of it.
     """
     data = _parse(answer, "context")
-    choices = data.get("choices")
-    if not isinstance(choices, list) or not choices or not all(_is_choice(item, chat=chat) for item in choices):
+    slots = [data] if api == _RESPONSES else data.get("choices")
+    if not isinstance(slots, list) or not slots or not all(_is_slot(item, api) for item in slots):
         raise _malformed("it has no choices of this API", "is not an answer of this API")
-    for slot, choice in enumerate(choices):
-        _check_handoff(choice, slot)
+    for number, slot in enumerate(slots):
+        _check_handoff(slot, number)
     # One handoff serves the whole request, also with several choices.
-    first = choices[0]
+    first = slots[0]
     if first.get("finish_reason") not in _PENDING:
         return FinalAnswer(_stripped(data))
     params = {
@@ -48,7 +59,7 @@ def read_context(answer: bytes, *, chat: bool) -> Handoff | FinalAnswer:
         "schedule_style": 0,
         "ctx_usage": _counted(data.get("usage")),
     }
-    fields = {"disaggregated_params": params, **_prompt_fields(data, chat=chat)}
+    fields = {"disaggregated_params": params, **_prompt_fields(data, api)}
     return Handoff(fields, once=params.get("remote_tail_start") is not None)
 
 
@@ -73,14 +84,22 @@ def strip_event(data: bytes) -> bytes:
 
 
 def _counted(usage: object) -> dict[str, Any] | None:
-    """The context phase's token counts, which the generation worker adds to its own."""
-    return {name: usage[name] for name in _USAGE if name in usage} if isinstance(usage, dict) else None
+    """The context phase's token counts, which the generation worker adds to its own; under the names of a chat."""
+    if not isinstance(usage, dict):
+        return None
+    if "input_tokens" not in usage:
+        return {name: usage[name] for name in _USAGE if name in usage}
+    counted = {_USAGE_NAMES.get(name, name): count for name, count in usage.items()}
+    details = counted.get("prompt_tokens_details")
+    if isinstance(details, dict):
+        counted["prompt_tokens_details"] = {"cached_tokens": details.get("cached_tokens") or 0}
+    return {name: counted[name] for name in _USAGE if name in counted}
 
 
-def _prompt_fields(data: dict[str, Any], *, chat: bool) -> dict[str, Any]:
+def _prompt_fields(data: dict[str, Any], api: str) -> dict[str, Any]:
     """The prompt as token ids, so that the generation worker sees exactly what the context worker saw."""
     packed, tokens = data.get("prompt_token_ids_b64"), data.get("prompt_token_ids")
-    if chat:
+    if api != _COMPLETIONS:
         if packed is not None:
             return {"prompt_token_ids_b64": packed}
         return {} if tokens is None else {"prompt_token_ids": tokens}
@@ -111,28 +130,34 @@ def _check_handoff(choice: dict[str, Any], slot: int) -> None:
         raise _malformed(f"slot {slot} ended with {reason!r} and {named}", "has an incomplete handoff")
 
 
-def _is_choice(item: object, *, chat: bool) -> bool:
+def _is_slot(item: object, api: str) -> bool:
     match item:
-        case {"message": dict(message)} if chat:
+        case {"output": list()} if api == _RESPONSES:
+            return True
+        case {"message": dict(message)} if api == _CHAT:
             calls = message.get("tool_calls") or []
             return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
-        case {"text": str()} if not chat:
+        case {"text": str()} if api == _COMPLETIONS:
             return True
         case _:
             return False
 
 
 def _stripped(data: dict[str, Any]) -> dict[str, Any]:
-    """The answer without what is meant for workers, on the top and in each choice."""
+    """The answer without what is meant for workers: on the top, in what it wraps up, and in each choice."""
     choices = data.get("choices")
     if isinstance(choices, list):
         plain = [_without_internal(choice) if isinstance(choice, dict) else choice for choice in choices]
         data = {**data, "choices": plain}
+    if isinstance(data.get("response"), dict):
+        data = {**data, "response": _without_internal(data["response"])}
     return _without_internal(data)
 
 
 def _without_internal(value: dict[str, Any]) -> dict[str, Any]:
-    return {name: item for name, item in value.items() if name not in _INTERNAL}
+    """A response has a finish reason for the frontend alone."""
+    hidden = (*_INTERNAL, "finish_reason") if value.get("object") == "response" else _INTERNAL
+    return {name: item for name, item in value.items() if name not in hidden}
 
 
 def _parse(answer: bytes, worker: str) -> dict[str, Any]:

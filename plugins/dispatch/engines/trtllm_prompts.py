@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from kernel import Rejection
 from plugins.dispatch.engine import Request
-from plugins.endpoints import COMPLETIONS
+from plugins.endpoints import COMPLETIONS, RESPONSES
 
 _PROMPT_IDS: Final = ("prompt_token_ids", "prompt_token_ids_b64")
 """Part of a handoff. From a client they would stand in for the messages, past the chat template and its guard."""
@@ -17,6 +17,8 @@ def copy_fields(request: Request) -> dict[str, Any]:
         data.pop(name, None)
     if request.endpoint is COMPLETIONS:
         data["prompt"] = one_prompt(data.get("prompt"))
+    if request.endpoint is RESPONSES:
+        data["store"] = False  # workers keep responses by default, and no other request would find them
     if request.conversation is not None:
         # the affinity of a sub-agent travels in signed headers, never in a body
         data["conversation_params"] = {"conversation_id": request.conversation.id}

@@ -6,10 +6,18 @@ from uuid import uuid4
 import orjson
 from attrs import field, frozen, validators
 
+from plugins.dispatch.apis import USUAL, Apis, check_apis
 from plugins.dispatch.engine import Body, Handoff, Partner, Reading, Request
 from plugins.dispatch.engines import vllm_answers as answers
 from plugins.dispatch.engines.bodies import append, encode, host_of, parse
-from plugins.dispatch.engines.vllm_bodies import context_data, has_many, may_reuse, thinks, wants_prompt
+from plugins.dispatch.engines.vllm_bodies import (
+    context_data,
+    has_many,
+    may_reuse,
+    thinks,
+    uses_tools_itself,
+    wants_prompt,
+)
 from plugins.dispatch.engines.vllm_mooncake import choose_rank
 from plugins.dispatch.plan import SERIAL_RELAY, SIMULTANEOUS_PAIR, Plan
 from plugins.dispatch.worker import Role
@@ -22,6 +30,9 @@ _ASKS_FOR_TRANSFER: Final = {"do_remote_decode": True, "do_remote_prefill": Fals
 _TAKES_TRANSFER: Final = {"do_remote_decode": False, "do_remote_prefill": True}
 
 
+_APIS: Final[Apis] = (*USUAL, "responses", "messages", "count_tokens", "tokenize", "detokenize")
+
+
 @frozen
 class VllmEngine:
     """The context worker computes the prompt, the generation worker fetches its KV cache and goes on from it.
@@ -29,7 +40,8 @@ class VllmEngine:
     `connector`: that of the workers' `--kv-transfer-config`; of a MultiConnector, `multi` and its `children`, of which
     one moves KV caches between workers. `lease_seconds`: how long a context worker waits for the generation worker.
     `reuse_prompt_token_ids`: for workers that take a chat's token ids in the handoff, from release 0.33 on.
-    `bootstrap_port`: where Mooncake's context workers are asked for their names.
+    `bootstrap_port`: where Mooncake's context workers are asked for their names. `apis`: what the workers answer; those
+    before release 0.20 hand over on completions and chat alone.
     """
 
     name: ClassVar[str] = "vllm"
@@ -40,6 +52,7 @@ class VllmEngine:
     lease_seconds: float = field(default=30.0, validator=validators.gt(0))
     reuse_prompt_token_ids: bool = False
     bootstrap_port: int = field(default=8998, validator=[validators.ge(1), validators.lt(1 << 16)])
+    apis: Apis = field(default=_APIS, validator=check_apis)
 
     def __attrs_post_init__(self) -> None:
         moving = [child for child in self.children if child in _TRANSFERS]
@@ -66,7 +79,13 @@ class VllmEngine:
         """Whether a handoff would serve one of several sequences, or lose what the answer says of the prompt."""
         data = request.payload.data
         many = self._moves_by in _TRANSFERS and has_many(data)
-        return many or wants_prompt(data) or (request.endpoint.name == "messages" and thinks(data))
+        own = request.endpoint.name
+        return (
+            many
+            or wants_prompt(data)
+            or (own == "messages" and thinks(data))
+            or (own == "responses" and uses_tools_itself(data))
+        )
 
     def meet(self, _request: Request, partner: Partner, /) -> Handoff:
         """The names of one transfer of Mooncake's."""

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.engine import Handoff, Request
+from plugins.dispatch.engines.answers import endings, gave_up, parts_of
 from plugins.dispatch.engines.bodies import parse, raw_member
 
 PARAMS: Final = "kv_transfer_params"
@@ -18,7 +19,6 @@ CONCERN: Final = re.compile(
 )
 """What an answer has in it that has to be changed on its way to the client."""
 
-_GIVEN_UP: Final = ("abort", "error")
 _HIDDEN: Final = (PARAMS, "ec_transfer_params")
 _IDS: Final = "prompt_token_ids"
 _WHERE: Final = ("remote_engine_id", "remote_host", "remote_port")
@@ -71,7 +71,7 @@ def read_paired(answer: bytes) -> Handoff:
         MalformedFault: 502, it has not: it gives away only what ended for its length.
     """
     data = _read(answer)
-    reasons = {choice.get("finish_reason") for choice in _choices(data)}
+    reasons = set(endings(data))
     if reasons - {"length"}:
         raise MalformedFault(f"it ended for {reasons}", "the context worker has dropped the handoff")
     return Handoff({}, notes=Notes(counts=_counts(data)))
@@ -83,36 +83,22 @@ def clean(data: dict[str, Any], request: Request, handoff: Handoff | None) -> No
     To a generation worker, all that it fetched looks as if it had been cached.
     """
     hidden = _HIDDEN if request.payload.data.get("return_token_ids") is True else (*_HIDDEN, _IDS)
-    for part in _parts(data):
+    for part in parts_of(data):
         for name in hidden:
             if part.get(name) is not None:
                 del part[name]
     notes = handoff.notes if handoff is not None else None
     if isinstance(notes, Notes) and notes.counts is not None:
-        for part in _parts(data):
+        for part in parts_of(data):
             _put_counts(part.get("usage"), notes.counts)
 
 
 def _read(answer: bytes) -> dict[str, Any]:
     data = parse(answer, "context")
-    reason = next((choice["finish_reason"] for choice in _choices(data) if choice.get("finish_reason") in _GIVEN_UP), 0)
-    if reason:
+    reason = gave_up(data)
+    if reason is not None:
         raise MalformedFault(f"it ended for {reason!r}", "the context worker gave up")
     return data
-
-
-def _choices(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    choices = data.get("choices")
-    yield from (choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, dict))
-
-
-def _parts(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """An answer, what an event wraps up, and each choice."""
-    yield data
-    for name in ("response", "message"):
-        if isinstance(data.get(name), dict):
-            yield data[name]
-    yield from _choices(data)
 
 
 def _counts(data: Mapping[str, Any]) -> dict[str, int]:

@@ -12,6 +12,7 @@ _LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
     "responses": ("max_output_tokens",),
     "messages": ("max_tokens",),
 }
+_OWN_TOOLS: Final = ("web_search_preview", "code_interpreter", "container", "mcp")
 _CHOICES: Final = ("completions", "chat_completions")
 _DROPPED: Final = (
     *("stream_options", "min_tokens", "min_completion_tokens"),  # refused beside the fields that are set
@@ -29,6 +30,8 @@ def context_data(request: Request) -> dict[str, Any]:
         data["n"] = 1
     if request.endpoint.name != "messages":
         data["ignore_eos"] = True
+    if request.endpoint.name == "responses":
+        data["store"] = False
     return data
 
 
@@ -50,6 +53,12 @@ def thinks(data: Mapping[str, Any]) -> bool:
     """Whether a messages request has a budget for thinking: workers refuse one that a limit of one cannot hold."""
     thinking = data.get("thinking")
     return isinstance(thinking, dict) and thinking.get("budget_tokens") is not None
+
+
+def uses_tools_itself(data: Mapping[str, Any]) -> bool:
+    """Whether the worker may call tools of its own, and then compute further prompts with the same handoff."""
+    tools = data.get("tools")
+    return any(isinstance(tool, dict) and tool.get("type") in _OWN_TOOLS for tool in tools or ())
 
 
 def may_reuse(request: Request) -> bool:

@@ -65,7 +65,7 @@ def test_the_context_body_is_the_one_that_worked(relay: tuple[Any, Request]) -> 
     assert body.pop("kv_transfer_params") == params
     assert {body.pop(name, 1) for name in LIMITS | {"n"}} == {1}
     assert body.pop("ignore_eos", True) is True
-    assert body.pop("stream") is False
+    assert (body.pop("stream"), body.pop("store", False)) == (False, False)
     assert body == {name: value for name, value in expected.items() if name not in LIMITS | {"stream"}}
 
 

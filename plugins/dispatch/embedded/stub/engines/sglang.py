@@ -31,7 +31,9 @@ from plugins.dispatch.embedded.stub.side import read_asked
 _NO_ROOM: Final = (
     "Invalid request: Disaggregated request received without bootstrap room id. Both halves of a pair need one."
 )
-_OVERRIDABLE: Final = frozenset((apis.CHAT, GENERATE))
+_OVERRIDABLE: Final = frozenset((apis.CHAT, apis.MESSAGES, GENERATE))
+_IDS: Final = {apis.RESPONSES: "request_id"}
+"""The field that names a request, where it is not `rid`; messages have none but the header."""
 
 
 @define(eq=False)
@@ -119,7 +121,8 @@ class SglangEngine(SglangProbes):
         if problems:
             raise self.schema(*problems)
         try:
-            body = overridden(call.body, call.request.headers) if api in _OVERRIDABLE else call.body
+            given = {name: value for name, value in call.body.items() if name != "rid" or api != apis.MESSAGES}
+            body = overridden(given, call.request.headers) if api in _OVERRIDABLE else given
             job = self._read(body, api)
             rooms = read_rooms(body, job, self.settings.side_port or DEFAULT_PORT)
         except ValueError as error:
@@ -128,7 +131,7 @@ class SglangEngine(SglangProbes):
             rooms = None
         elif rooms is None:
             raise self.bad(_NO_ROOM)
-        rid = body.get("rid")
+        rid = body.get(_IDS.get(api, "rid"))
         id = rid if isinstance(rid, str) and rid else uuid4().hex
         model = str(body.get("model") or self.settings.model)
         shape = GenerateShape(id, self._known(body, job)) if api == GENERATE else sglang_shape(job, model, id, body)

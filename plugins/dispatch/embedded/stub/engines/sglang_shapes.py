@@ -18,7 +18,9 @@ def sglang_shape(job: Job, model: str, id: str, body: Mapping[str, object]) -> S
     match job.api:
         case "responses":
             told = {name: body.get(name) for name in ("temperature", "top_p", "instructions")}
-            return SglangResponses(model, job.limit, told)
+            made = SglangResponses(model, job.limit, told)
+            made.id = id if id.startswith("resp_") else f"resp_{id}"
+            return made
         case "messages":
             return SglangMessages(model)
         case _:

@@ -1,0 +1,160 @@
+"""Requests that one worker answers as a whole and for which it generates nothing: counts, embeddings, ranks."""
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any, Final, Protocol, runtime_checkable
+
+import orjson
+from attrs import define, field
+
+from kernel import BytesReply, DataReply, Exchange, Rejection, Reply
+from plugins.dispatch.answers import check_head, check_whole
+from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, read_whole
+from plugins.dispatch.engine import Body
+from plugins.dispatch.headers import headers_for_client, headers_for_worker
+from plugins.dispatch.job import Service, begin
+from plugins.dispatch.pool import Pool
+from plugins.dispatch.prompt import pieces
+from plugins.dispatch.rejections import no_worker
+from plugins.dispatch.worker import Role, Worker
+from plugins.endpoints import COUNT_TOKENS, TOKENIZE, Api
+from plugins.slots import OFFER, PAYLOAD, SERVED, Served
+
+ATTEMPTS: Final = 3
+"""Workers that are tried while none of them can be reached."""
+
+ANSWER_LIMIT: Final = 256 * 1024 * 1024
+"""Bytes; embeddings of many texts are large."""
+
+_CHARACTERS_A_TOKEN: Final = 4
+"""By which tokens are estimated that a client wants to know of: rather too many than too few."""
+
+_CHAT_FIELDS: Final = ("messages", "tools", "chat_template_kwargs")
+"""What of a chat its tokens depend on."""
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """An engine whose workers are not sent JSON."""
+
+    def encode(self, data: Mapping[str, Any], /) -> Body:
+        """A body for its workers."""
+        ...
+
+
+async def answer_query(exchange: Exchange, service: Service) -> Reply:
+    """Let one worker answer; it is asked once, but for connections that were never made.
+
+    Raises:
+        Rejection: 404, the workers do not have this API; 503, none can be reached; or what a worker said.
+    """
+    if exchange.endpoint is COUNT_TOKENS and COUNT_TOKENS.name not in service.apis:
+        return await _count_otherwise(exchange, service)
+    job = begin(exchange, service)
+    endpoint, engine = job.request.endpoint, service.engine
+    payload = job.request.payload
+    body = engine.encode(payload.data) if isinstance(engine, Encodes) else Body(payload.encode())
+    path = endpoint.worker_path if isinstance(endpoint, Api) else endpoint.path
+    response, answer = await _Query(service, job.headers, job.served).ask(path, body)
+    headers = [("content-type", "application/json"), *headers_for_client(response.headers)]
+    return BytesReply(answer, headers=[(name.encode(), value.encode()) for name, value in headers])
+
+
+@define(eq=False)
+class _Query:
+    """One question to one worker."""
+
+    service: Service
+    headers: Mapping[str, str]
+    served: Served
+    pool: Pool = field(init=False)
+    _tried: list[Worker] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Prompts are the business of context workers; while there are none, the others know the same."""
+        pools = self.service.pools
+        context = pools.get(Role.CONTEXT)
+        last = pools[self.service.engine.plan.legs[-1]]
+        self.pool = context if context is not None and context.ready else last
+
+    async def ask(self, path: str, body: Body) -> tuple[Response, bytes]:
+        """Choose a worker and give what it says.
+
+        Raises:
+            Rejection: as `answer_query`.
+        """
+        while len(self._tried) < ATTEMPTS and (reservation := self.pool.spare(self._tried)) is not None:
+            worker, success = reservation.worker, False
+            self.served.workers.append(worker.url)
+            try:
+                answer = await self._attempt(worker, path, body)
+                success = True
+            except ConnectFault as fault:
+                self.pool.report(worker, fault)
+                self._tried.append(worker)
+            except Fault as fault:
+                if fault.worker_down:
+                    self.pool.report(worker, fault)
+                raise
+            else:
+                return answer
+            finally:
+                reservation.release(success=success)
+        what = "could be reached" if self._tried else "is ready"
+        raise no_worker(f"no worker of this model {what}", self.service.retry_seconds)
+
+    async def _attempt(self, worker: Worker, path: str, body: Body) -> tuple[Response, bytes]:
+        headers = {**self.headers, **self.pool.headers, **body.headers}
+        call = Call("POST", worker.url + path, headers, body.content, self.service.patience.whole)
+        self.served.attempts += 1
+        try:
+            response = await self.pool.client.send(call)
+        except StaleFault:
+            self.served.attempts += 1
+            response = await self.pool.client.send(call, fresh=True)
+        try:
+            await check_head(response, stream=False)
+            answer = await read_whole(response, ANSWER_LIMIT)
+            check_whole(response, answer, array=True)
+        finally:
+            response.close()
+        return response, answer
+
+
+async def _count_otherwise(exchange: Exchange, service: Service) -> Reply:
+    """Count tokens for a client whose workers do not: by their tokenizer, or by guess, which the answer then says."""
+    served = exchange[SERVED] = Served(service.model, service.engine.name, [])
+    if TOKENIZE.name in service.apis:
+        body = Body(orjson.dumps({"model": service.model, **_as_chat(exchange), "add_generation_prompt": True}))
+        try:
+            _, answer = await _Query(service, headers_for_worker(exchange), served).ask(TOKENIZE.path, body)
+        except Rejection:
+            answer = b"{}"  # a guess is better than an error to a client that only wants to know when to be brief
+        counted = orjson.loads(answer)
+        if isinstance(counted, dict) and type(counted.get("count")) is int:
+            return DataReply({"input_tokens": counted["count"]})
+    data = exchange[PAYLOAD].data
+    tools = orjson.dumps(data["tools"]) if data.get("tools") else b""
+    characters = sum(map(len, pieces(data))) + len(tools)
+    return DataReply({"input_tokens": max(1, ceil(characters / _CHARACTERS_A_TOKEN)), "estimated": True})
+
+
+def _as_chat(exchange: Exchange) -> dict[str, Any]:
+    """The prompt of a messages request as that of a chat, by the plugin that translates those if there is one."""
+    offer = exchange.get(OFFER)
+    if offer is not None:
+        data = offer.translate().data
+        return {name: data[name] for name in _CHAT_FIELDS if data.get(name) is not None}
+    data = exchange[PAYLOAD].data
+    system = [{"role": "system", "content": _text(data["system"])}] if data.get("system") else []
+    return {
+        "messages": [*system, *({"role": item["role"], "content": _text(item["content"])} for item in data["messages"])]
+    }
+
+
+def _text(content: Any) -> str:
+    """What a message says in words; of what is called or answered, the JSON, and nothing of a file."""
+    if isinstance(content, str):
+        return content
+    parts = [part for part in content if isinstance(part, dict) and "source" not in part]
+    return "\n".join(part["text"] if "text" in part else orjson.dumps(part).decode() for part in parts)

@@ -1,0 +1,48 @@
+"""Takes the addresses of workers out of what they tell of errors in mid-stream."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+import orjson
+
+from plugins.dispatch.rejections import hide_addresses
+
+_ERROR: Final = rb'"error"\s*:\s*[{"]|"(?:type|object)"\s*:\s*"(?:error|response\.failed)"'
+
+
+@cache
+def with_errors(concern: "re.Pattern[bytes]") -> "re.Pattern[bytes]":
+    """A pattern that finds what `concern` finds, and every event that may tell of an error."""
+    return re.compile(concern.pattern + b"|" + _ERROR, concern.flags)
+
+
+def scrub(data: bytes) -> bytes:
+    """The data of an event, without addresses in its message if it is an error; any other as it is."""
+    if re.search(_ERROR, data) is None:
+        return data
+    try:
+        value: Any = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return data
+    if not isinstance(value, dict):
+        return data
+    changed = [_hide(holder) for part in (value, value.get("response")) for holder in _holders(part)]
+    return orjson.dumps(value) if any(changed) else data
+
+
+def _holders(part: Any) -> Iterator[dict[str, Any]]:
+    """The objects that may have a message: an event or a response, and its error."""
+    if isinstance(part, dict):
+        yield part
+        if isinstance(part.get("error"), dict):
+            yield part["error"]
+
+
+def _hide(holder: dict[str, Any]) -> bool:
+    """Take addresses out of what an object tells; whether there were any."""
+    told = {name: holder[name] for name in ("message", "error") if isinstance(holder.get(name), str)}
+    plain = {name: hide_addresses(text) for name, text in told.items()}
+    holder.update(plain)
+    return plain != told
