@@ -20,18 +20,35 @@ async def abort(client: aiohttp.ClientSession, stub: Stub, body: object, key: st
     return (await send(client, stub, "/abort_request", body, **headers))[0]
 
 
+def named(api: str, rid: str) -> tuple[dict[str, object], dict[str, str]]:
+    """Fields and headers by which a request of an API has an id; those of the messages API have no field for it."""
+    if api == "messages":
+        return {"rid": "ignored"}, {"x-override-rid": rid}
+    return {"request_id" if api == "responses" else "rid": rid}, {}
+
+
+@pytest.mark.parametrize("api", PATHS)
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_running_request_is_stopped(client: aiohttp.ClientSession, sglang: Stub, stream: bool) -> None:
-    """It ends at once, with the text so far and the reason `abort`."""
+async def test_a_running_request_is_stopped(
+    client: aiohttp.ClientSession, sglang: Stub, api: str, stream: bool
+) -> None:
+    """It ends at once, with the text so far, and in completions and chat with the reason `abort`."""
     sglang.add_fault("slow", seconds=60)
+    fields, headers = named(api, "resp_1")
     asked = asyncio.ensure_future(
-        send(client, sglang, PATHS["chat"], {**BODIES["chat"], "rid": "k-1", "stream": stream})
+        send(client, sglang, PATHS[api], {**BODIES[api], **fields, "stream": stream}, **headers)
     )
     await sglang.until(lambda state: state.running == 1 and not sglang.faults)
-    assert await abort(client, sglang, {"rid": "k-1"}) == 200
+    assert await abort(client, sglang, {"rid": "ignored"}) == 200
+    assert sglang.state().aborts == 0
+    assert await abort(client, sglang, {"rid": "resp_1"}) == 200
     status, raw = await asked
-    answer = frames(raw)[-2][1] if stream else orjson.loads(raw)
-    assert (status, answer["choices"][0]["finish_reason"]) == (200, "abort")
+    assert status == 200
+    if api in ("completions", "chat"):
+        answer = frames(raw)[-2][1] if stream else orjson.loads(raw)
+        assert answer["choices"][0]["finish_reason"] == "abort"
+    if api == "responses" and not stream:
+        assert orjson.loads(raw)["id"] == "resp_1"
     state = sglang.state()
     assert (state.running, state.finished, state.aborts, state.requests) == (0, 1, 1, 1)
 

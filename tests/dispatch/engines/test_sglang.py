@@ -7,15 +7,16 @@ import orjson
 import pytest
 from attrs import evolve
 
-from kernel import ClientGone, Secret
+from kernel import ClientGone, Endpoint, Secret
 from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.embedded.stub import run_stub
 from plugins.dispatch.engine import Handoff, Partner, Request
 from plugins.dispatch.engines.sglang import SglangEngine
 from plugins.dispatch.worker import Role
-from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
+from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES, RESPONSES
 from plugins.metrics import ABORTS
 from plugins.slots import Payload
+from tests.dispatch.engines.apis import BODIES
 from tests.dispatch.engines.pairs import CHAT, COMPLETION, Pair, aggregated, config_of, pair_of, texts_of
 from tests.dispatch.support import ask, exchange_of, running
 
@@ -40,6 +41,22 @@ async def test_both_workers_get_the_same_room() -> None:
         assert {name: context[name] for name in shared} == {name: generation[name] for name in shared}
     assert context_one["bootstrap_room"] != context_two["bootstrap_room"]
     assert context_one["rid"] != context_two["rid"]
+
+
+@pytest.mark.parametrize("endpoint", BODIES)
+async def test_both_workers_know_a_request_by_the_id_that_stops_it(endpoint: Endpoint) -> None:
+    """Each API has its own place for it, and a client has none."""
+    engine, data = SglangEngine(), BODIES[endpoint]
+    request = Request(endpoint, Payload(orjson.dumps(data), data), stream=False)
+    handoff = engine.meet(request, Partner("http://127.0.0.1:1"))
+    wanted = orjson.loads(engine.abort(Role.CONTEXT, handoff).body)["rid"]
+    for role in Role:
+        body = engine.body(role, request, handoff)
+        if endpoint is MESSAGES:
+            assert body.headers == {"x-override-rid": wanted}
+        else:
+            assert orjson.loads(body.content)["request_id" if endpoint is RESPONSES else "rid"] == wanted
+    assert wanted.startswith("resp_") is (endpoint is RESPONSES)
 
 
 @pytest.mark.parametrize("stream", [False, True])
