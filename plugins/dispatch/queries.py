@@ -16,7 +16,7 @@ from plugins.dispatch.job import Service, begin
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.prompt import pieces
 from plugins.dispatch.rejections import no_worker
-from plugins.dispatch.worker import Role, Worker
+from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.endpoints import COUNT_TOKENS, TOKENIZE, Api
 from plugins.slots import OFFER, PAYLOAD, SERVED, Served
 
@@ -67,15 +67,7 @@ class _Query:
     service: Service
     headers: Mapping[str, str]
     served: Served
-    pool: Pool = field(init=False)
     _tried: list[Worker] = field(factory=list, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Prompts are the business of context workers; while there are none, the others know the same."""
-        pools = self.service.pools
-        context = pools.get(Role.CONTEXT)
-        last = pools[self.service.engine.plan.legs[-1]]
-        self.pool = context if context is not None and context.ready else last
 
     async def ask(self, path: str, body: Body) -> tuple[Response, bytes]:
         """Choose a worker and give what it says.
@@ -83,18 +75,18 @@ class _Query:
         Raises:
             Rejection: as `answer_query`.
         """
-        while len(self._tried) < ATTEMPTS and (reservation := self.pool.spare(self._tried)) is not None:
-            worker, success = reservation.worker, False
-            self.served.workers.append(worker.url)
+        while len(self._tried) < ATTEMPTS and (taken := self._take()) is not None:
+            (pool, reservation), success = taken, False
+            self.served.workers.append(reservation.worker.url)
             try:
-                answer = await self._attempt(worker, path, body)
+                answer = await self._attempt(pool, reservation.worker, path, body)
                 success = True
             except ConnectFault as fault:
-                self.pool.report(worker, fault)
-                self._tried.append(worker)
+                pool.report(reservation.worker, fault)
+                self._tried.append(reservation.worker)
             except Fault as fault:
                 if fault.worker_down:
-                    self.pool.report(worker, fault)
+                    pool.report(reservation.worker, fault)
                 raise
             else:
                 return answer
@@ -103,15 +95,22 @@ class _Query:
         what = "could be reached" if self._tried else "is ready"
         raise no_worker(f"no worker of this model {what}", self.service.retry_seconds)
 
-    async def _attempt(self, worker: Worker, path: str, body: Body) -> tuple[Response, bytes]:
-        headers = {**self.headers, **self.pool.headers, **body.headers}
+    def _take(self) -> tuple[Pool, Reservation] | None:
+        """Prompts are the business of context workers; while there are none, the others know the same."""
+        for pool in map(self.service.pools.get, (Role.CONTEXT, Role.GENERATION)):
+            if pool is not None and (reservation := pool.spare(self._tried)) is not None:
+                return pool, reservation
+        return None
+
+    async def _attempt(self, pool: Pool, worker: Worker, path: str, body: Body) -> tuple[Response, bytes]:
+        headers = {**self.headers, **pool.headers, **body.headers}
         call = Call("POST", worker.url + path, headers, body.content, self.service.patience.whole)
         self.served.attempts += 1
         try:
-            response = await self.pool.client.send(call)
+            response = await pool.client.send(call)
         except StaleFault:
             self.served.attempts += 1
-            response = await self.pool.client.send(call, fresh=True)
+            response = await pool.client.send(call, fresh=True)
         try:
             await check_head(response, stream=False)
             answer = await read_whole(response, ANSWER_LIMIT)

@@ -156,7 +156,7 @@ async def test_a_stream_begins_with_what_it_says() -> None:
         await Opening().read(Chunks(raw[: raw.index(b"\n\n") + 2]))
 
 
-@pytest.mark.parametrize("name", ["chat", "completions"])
+@pytest.mark.parametrize("name", ["chat", "completions", "messages", "responses"])
 def test_both_halves_of_a_pair_are_sent_what_worked(name: str) -> None:
     """The recorded body, with an id of the kernel's own, and no stream for the context worker."""
     recording = load(f"pd_sglang_{name}")
@@ -164,7 +164,7 @@ def test_both_halves_of_a_pair_are_sent_what_worked(name: str) -> None:
     place = {key: sent[key] for key in sent if key.startswith("bootstrap_")}
     client = {key: value for key, value in sent.items() if key not in place}
     request, engine = request_of(recording["request_to_both"]["path"], client), SglangEngine()
-    handoff = Handoff(place)
+    handoff, sent = Handoff({**place, "rid": "k-1"}), {**sent, "rid": "k-1"}
     assert orjson.loads(engine.body(Role.GENERATION, request, handoff).content) == sent
     assert orjson.loads(engine.body(Role.CONTEXT, request, handoff).content) == {**sent, "stream": False}
     assert isinstance(engine.read(Role.CONTEXT, request, orjson.dumps(recording["prefill"]["body"])), Handoff)

@@ -4,6 +4,7 @@ import pytest
 
 from kernel import Secret
 from plugins.configuration import Document
+from plugins.dispatch.apis import apis_of
 from plugins.dispatch.config import ModelConfig, RoleConfig
 from plugins.dispatch.engines.sglang import SglangEngine
 from plugins.dispatch.engines.trtllm import TrtllmEngine
@@ -111,3 +112,31 @@ def test_what_makes_no_sense_is_refused(engine: str, more: str, problem: str) ->
     (found,) = problems
     assert found.startswith("kernel.yaml:1: plugins.dispatch.config.pools[0]")
     assert problem in found
+
+
+def test_what_workers_answer_can_be_said_of_every_engine() -> None:
+    """By the names of endpoints."""
+    pool = "{model: a, engine: {type: %s, apis: [chat_completions, responses]}, %s}"
+    pair = 'context: {workers: ["http://a:1"]}, generation: {workers: ["http://a:2"]}'
+    for name, workers in (("openai", 'workers: ["http://a:1"]'), ("vllm", pair), ("sglang", pair), ("trtllm", pair)):
+        dispatch, problems = load(f"plugins: {{dispatch: {{config: {{pools: [{pool % (name, workers)}]}}}}}}")
+        assert problems == []
+        assert dispatch is not None
+        assert apis_of(dispatch.pools[0].engine) == {"chat_completions", "responses"}
+
+
+@pytest.mark.parametrize("apis", ["[]", "[chat]", "[responses, responses]", "responses", "[7]"])
+def test_apis_that_there_are_not_are_refused(apis: str) -> None:
+    """With the place in the file."""
+    _, problems = load(
+        "plugins: {dispatch: {config: {pools: "
+        f'[{{model: a, engine: {{type: openai, apis: {apis}}}, workers: ["http://a:1"]}}]}}}}}}'
+    )
+    assert len(problems) == 1
+    assert "pools[0].engine" in problems[0]
+    assert "apis" in problems[0]
+
+
+def test_of_an_engine_that_says_nothing_the_usual_is_expected() -> None:
+    """One of a third party may know of nothing else."""
+    assert apis_of(object()) == {"completions", "chat_completions"}
