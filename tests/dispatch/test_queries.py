@@ -161,7 +161,8 @@ async def test_what_is_relayed_passes_unchanged(endpoint: Endpoint) -> None:
     assert got.reply is not None
     assert (b"content-type", b"application/json") in got.reply.headers
     assert seen.body == raw
-    path = {RERANK_UNVERSIONED: "/v1/rerank", SCORE_UNVERSIONED: "/v1/score"}.get(endpoint, endpoint.path)
+    paths: dict[Endpoint, str] = {RERANK_UNVERSIONED: "/v1/rerank", SCORE_UNVERSIONED: "/v1/score"}
+    path = paths.get(endpoint, endpoint.path)
     assert seen.line == f"POST {path} HTTP/1.1"
 
 
