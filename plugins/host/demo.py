@@ -18,6 +18,12 @@ from plugins.host.failure import CONFIGURATION, Failure
 
 MODEL: Final = "smollm2"
 WORKERS: Final = 2
+APIS: Final = (
+    *("completions", "chat_completions", "responses", "messages", "count_tokens"),
+    *("embeddings", "rerank", "tokenize", "detokenize"),
+)
+"""What llama.cpp answers by itself; embeddings and ranks with other models than this one."""
+
 NO_WORKER: Final = ("http://127.0.0.1:1",)
 """Stands for the workers where the default is looked at but does not run."""
 
@@ -30,7 +36,7 @@ plugins:
     config:
       pools:
         - model: {MODEL}
-          engine: openai
+          engine: {{type: openai, apis: {json.dumps(APIS)}}}
           workers: {json.dumps([*urls])}
           policy: {{type: least_loaded}}
 """

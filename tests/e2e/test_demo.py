@@ -1,5 +1,6 @@
 """The demo as a newcomer meets it: a real model behind the whole chain, asked by curl and by the openai SDK."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +29,9 @@ def client(demo: Kernel) -> Iterator[openai.OpenAI]:
         yield made
 
 
-def curl(demo: Kernel, body: str, *words: str) -> str:
+def curl(demo: Kernel, body: str, *words: str, path: str = "/v1/chat/completions") -> str:
     """What curl prints, called as the README says."""
-    command = ["curl", "-sS", *words, f"{demo.url}/v1/chat/completions", "-d", body]
+    command = ["curl", "-sS", *words, f"{demo.url}{path}", "-d", body]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
@@ -49,6 +50,22 @@ def test_curl_gets_a_whole_answer(demo: Kernel) -> None:
     answer = curl(demo, '{"model":"smollm2","messages":[{"role":"user","content":"Say hello"}]}')
 
     assert '"object":"chat.completion"' in answer
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/v1/completions", {"prompt": "Once", "max_tokens": 4}, '"text_completion"'),
+        ("/v1/responses", {"input": "Say hello", "max_output_tokens": 4}, '"output_text"'),
+        ("/v1/messages", {"messages": MESSAGES, "max_tokens": 4}, '"stop_reason":"max_tokens"'),
+        ("/v1/messages?beta=true", {"messages": MESSAGES, "max_tokens": 4}, '"type":"message"'),
+        ("/v1/messages/count_tokens", {"messages": MESSAGES}, '"input_tokens":'),
+        ("/tokenize", {"content": "Say hello"}, '"tokens":'),
+    ],
+)
+def test_curl_gets_an_answer_on_every_api(demo: Kernel, path: str, body: dict[str, object], said: str) -> None:
+    """Each in its own words, of a worker that knows them all."""
+    assert said in curl(demo, json.dumps({"model": "smollm2", **body}), path=path)
 
 
 def test_the_sdk_reads_answers_and_streams(client: openai.OpenAI) -> None:
