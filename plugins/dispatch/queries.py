@@ -124,8 +124,8 @@ async def _count_otherwise(exchange: Exchange, service: Service) -> Reply:
     """Count tokens for a client whose workers do not: by their tokenizer, or by guess, which the answer then says."""
     served = exchange[SERVED] = Served(service.model, service.engine.name, [])
     if TOKENIZE.name in service.apis:
-        body = Body(orjson.dumps({"model": service.model, **_as_chat(exchange), "add_generation_prompt": True}))
         try:
+            body = Body(orjson.dumps({"model": service.model, **_as_chat(exchange), "add_generation_prompt": True}))
             _, answer = await _Query(service, headers_for_worker(exchange), served).ask(TOKENIZE.path, body)
         except Rejection:
             answer = b"{}"  # a guess is better than an error to a client that only wants to know when to be brief

@@ -165,6 +165,20 @@ async def test_tokens_are_estimated_where_nobody_counts(said: object) -> None:
     assert more["input_tokens"] > counted["input_tokens"]
 
 
+async def test_what_cannot_be_translated_is_counted_by_guess() -> None:
+    """Nothing was asked to be done with it."""
+
+    def refuse() -> Payload:
+        raise InvalidRequest(400, "no such block", "unsupported")
+
+    engine = OpenAIEngine(apis=("completions", "chat_completions", "tokenize"))
+    async with scripted(answer_ok) as worker, running(single(worker.url, engine=engine)) as dispatch:
+        exchange = counting()
+        exchange[OFFER] = Translation(CHAT_COMPLETIONS, refuse)
+        assert (await ask(dispatch, exchange)).json["estimated"] is True
+        assert worker.seen == []
+
+
 async def test_files_are_no_words() -> None:
     """Of an image nothing is sent to a tokenizer; calls and results are told in JSON."""
     image = {"type": "image", "source": {"type": "base64", "data": "AAAA"}}
