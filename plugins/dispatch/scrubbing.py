@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from plugins.dispatch.rejections import hide_addresses
+from plugins.envelopes import hide_addresses
 
 _ERROR: Final = rb'"error"\s*:\s*[{"]|"(?:type|object)"\s*:\s*"(?:error|response\.failed)"'
 
