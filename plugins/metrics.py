@@ -137,6 +137,7 @@ WORKERS: Final = GAUGE(
     registry=REGISTRY,
     multiprocess_mode="livemax",
 )
+DISCOVERIES: Final = _counter("kernel_discoveries", "Lists of workers that were found", "model", "role", "result")
 RESERVATIONS: Final = GAUGE(
     "kernel_reservations",
     "Load held on workers",

@@ -1,15 +1,20 @@
 """Reads a file that is a list of one kind of item, as strictly as the configuration itself."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from kernel import ConfigError
 from plugins.configuration.document import Document
 from plugins.configuration.references import MAXIMUM_BYTES
 from plugins.configuration.structure import structure
 
+T = TypeVar("T")
 
-def read_list(content: bytes, name: str, kind: Any) -> tuple[Any, ...]:
-    """The items of a YAML or JSON list, each made a `kind`; one that is empty, or that says nothing, has none.
+
+def read_list(content: bytes, name: str, kind: Any, take: Callable[[Any], T]) -> tuple[T, ...]:
+    """What `take` makes of the items of a YAML or JSON list, each of which is a `kind`; an empty file has none.
+
+    `take` raises `ValueError` for an item that is not good.
 
     Raises:
         ConfigError: all that is wrong with it, each problem with file, line and place.
@@ -23,6 +28,12 @@ def read_list(content: bytes, name: str, kind: Any) -> tuple[Any, ...]:
     document = Document.parse(text, name, list)
     problems: list[str] = []
     items = structure(document, (), document.data, tuple[kind, ...], problems)
-    if items is None:
+    taken = []
+    for index, item in enumerate(items or ()):
+        try:
+            taken.append(take(item))
+        except ValueError as error:
+            problems.append(document.at((index,), str(error)))
+    if problems:
         raise ConfigError(problems)
-    return items
+    return tuple(taken)

@@ -6,9 +6,11 @@ from typing import Annotated, Any, Final
 from attrs import Attribute, field, frozen, validators
 
 from kernel import Extends, Secret
+from plugins.dispatch.discovery.contract import Discovery
+from plugins.dispatch.discovery.static import StaticDiscovery
 from plugins.dispatch.engine import Bypasses, Engine
 from plugins.dispatch.engines.openai import OpenAIEngine
-from plugins.dispatch.extensions import load_engine, load_policy
+from plugins.dispatch.extensions import load_discovery, load_engine, load_policy
 from plugins.dispatch.handoffs import HandoffConfig, check_pause
 from plugins.dispatch.headers import is_plain
 from plugins.dispatch.policies.round_robin import RoundRobin
@@ -39,18 +41,36 @@ def _check_key(_instance: object, _attribute: "Attribute[Any]", value: Secret) -
 
 @frozen
 class RoleConfig:
-    """The workers of one role, `http://host:port` or `{url, weight}` each, and the policy that chooses among them."""
+    """The workers of one role and the policy that chooses among them.
 
-    workers: Workers = field(validator=check_workers)
+    `workers` are `http://host:port` or `{url, weight, bootstrap_port, draining}` each; `discovery` finds others.
+    """
+
+    workers: Workers | None = field(default=None, validator=validators.optional(check_workers))
     policy: Annotated[Policy, Extends(load_policy)] = field(factory=RoundRobin)
+    discovery: Annotated[Discovery, Extends(load_discovery)] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if (self.workers is None) is (self.discovery is None):
+            raise ValueError("a role has either workers or a discovery")
+
+    def finder(self) -> Discovery:
+        """What names the workers."""
+        return self.discovery or StaticDiscovery(normal_workers(self.workers or ()))
+
+    def urls(self) -> Iterator[str]:
+        """The addresses of workers that are known before anything runs."""
+        finder = self.finder()
+        return (worker.url for worker in normal_workers(getattr(finder, "workers", ())))
 
 
 @frozen
 class ModelConfig:
     """A model and its workers: `workers` if one serves a whole request, else `context` and `generation`.
 
-    `aliases` are further names; workers are asked for `model`. `api_key` is sent to the workers. `transport` is
-    `lean` for workers without TLS and `aiohttp` for the others, unless it is said here for all of them.
+    `discovery` finds what `workers` would name. `aliases` are further names; workers are asked for `model`. `api_key`
+    is sent to the workers. `transport` is `lean` for workers without TLS and `aiohttp` for the others, unless it is
+    said here for all of them.
     """
 
     model: str = field(validator=_check_name)
@@ -63,11 +83,13 @@ class ModelConfig:
     api_key: Secret | None = field(default=None, validator=validators.optional(_check_key))
     handoff: HandoffConfig = field(factory=HandoffConfig)
     transport: Transport | None = None
+    discovery: Annotated[Discovery, Extends(load_discovery)] | None = None
 
     def __attrs_post_init__(self) -> None:
         single = len(self.engine.plan.legs) == 1
-        wanted = ("workers",) if single else tuple(str(role) for role in self.engine.plan.legs)
-        for name in ("workers", "policy", "context", "generation"):
+        source = "workers" if self.discovery is None else "discovery"
+        wanted = (source,) if single else tuple(str(role) for role in self.engine.plan.legs)
+        for name in ("workers", "discovery", "policy", "context", "generation"):
             given = getattr(self, name) is not None
             if given and name not in wanted and not (single and name == "policy"):
                 raise ValueError(f"the engine {self.engine.name!r} takes {' and '.join(wanted)}, not {name}")
@@ -91,8 +113,8 @@ class ModelConfig:
 
     def roles(self) -> dict[Role, RoleConfig]:
         """The workers of each role that the engine's plan has."""
-        if self.workers is not None:
-            return {self.engine.plan.legs[0]: RoleConfig(self.workers, self.policy or RoundRobin())}
+        if self.workers is not None or self.discovery is not None:
+            return {self.engine.plan.legs[0]: RoleConfig(self.workers, self.policy or RoundRobin(), self.discovery)}
         given = {Role.CONTEXT: self.context, Role.GENERATION: self.generation}
         return {role: config for role, config in given.items() if config is not None}
 
@@ -121,4 +143,4 @@ def check_distinct(_instance: object, _attribute: "Attribute[Any]", value: tuple
 
 def _all_urls(pools: tuple[ModelConfig, ...]) -> Iterator[str]:
     roles = (role for pool in pools for role in pool.roles().values())
-    return (worker.url for role in roles for worker in normal_workers(role.workers))
+    return (url for role in roles for url in role.urls())

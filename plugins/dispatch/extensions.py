@@ -1,10 +1,11 @@
-"""Finds the classes of engines and policies that the YAML names."""
+"""Finds the classes of engines, policies and discoveries that the YAML names."""
 
 from typing import cast
 
 import attrs
 
 from kernel import find_extension
+from plugins.dispatch.discovery.contract import Discovery
 from plugins.dispatch.engine import Engine
 from plugins.dispatch.policy import Policy
 
@@ -16,6 +17,15 @@ def load_engine(name: str) -> type[Engine]:
         DiscoveryError: there is none, or it cannot be used.
     """
     return cast("type[Engine]", _load("kernel.engines", name, "plan", "check", "body", "read"))
+
+
+def load_discovery(name: str) -> type[Discovery]:
+    """The class of the discovery `name`, one from an entry point.
+
+    Raises:
+        DiscoveryError: there is none, or it cannot be used.
+    """
+    return cast("type[Discovery]", _load("kernel.discovery", name, "follow"))
 
 
 def load_policy(name: str) -> type[Policy]:

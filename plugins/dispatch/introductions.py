@@ -31,10 +31,11 @@ class Introductions:
         partner = Partner(worker.url, worker.bootstrap_port)
         if not isinstance(engine, Asks):
             return partner
-        faults, told = self._told.get(worker, (None, None))
-        if faults != worker.faults:
-            faults, told = worker.faults, await _ask(pool, engine.question(partner))
-            self._told[worker] = faults, told
+        now = (worker.faults, worker.bootstrap_port)
+        then, told = self._told.get(worker, (None, None))
+        if then != now:
+            told = await _ask(pool, engine.question(partner))
+            self._told[worker] = now, told
         return evolve(partner, told=told)
 
     def forget(self, worker: Worker) -> None:

@@ -13,12 +13,12 @@ from kernel import CallNext, DataReply, Exchange, PluginSpec, Rejection, Reply
 from plugins.dispatch.client import Limits
 from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds
 from plugins.dispatch.job import Patience, Service, begin
+from plugins.dispatch.membership import Tenant
 from plugins.dispatch.models import Card, list_models, show_model
 from plugins.dispatch.pool import Pool, PoolSettings
 from plugins.dispatch.queries import answer_query
 from plugins.dispatch.rejections import unknown_model
 from plugins.dispatch.runner import run
-from plugins.dispatch.worker_config import normal_workers
 from plugins.endpoints import GENERATIVE, MODELS, NAMELESS, ONE_MODEL, RELAYED, model_asked_for
 from plugins.slots import MODEL, PAYLOAD, SERVED, STREAM, TRANSLATED, InvalidRequest
 
@@ -28,11 +28,11 @@ START_SECONDS: Final = 1.0
 
 @define(eq=False)
 class _State:
-    """What runs: services by every name of their model, and each pool once."""
+    """What runs: services by every name of their model, and the use of each pool once."""
 
     services: dict[str, Service] = field(factory=dict)
-    pools: list[Pool] = field(factory=list)
-    inherited: list[Pool] = field(factory=list)
+    uses: list[tuple[Pool, Tenant]] = field(factory=list)
+    inherited: list[tuple[Pool, Tenant]] = field(factory=list)
     created: int = 0
 
 
@@ -53,8 +53,8 @@ class Dispatch:
     _state: _State = field(init=False, factory=_State, eq=False, repr=False)
 
     def succeed(self, predecessor: "Dispatch") -> None:
-        """Take over the pools whose settings did not change, with their health, load and connections."""
-        self._state.inherited = [pool.acquire() for pool in predecessor._state.pools]  # noqa: SLF001  # one class
+        """Take over the pools whose settings did not change, with the health, load and connections of workers."""
+        self._state.inherited = [(pool, pool.acquire()) for pool, _ in predecessor._state.uses]  # noqa: SLF001  # one class
 
     async def start(self) -> None:
         """Start the other pools, and wait a moment for the first probes."""
@@ -65,21 +65,23 @@ class Dispatch:
             for name in (model.model, *model.aliases):
                 state.services[name] = service
         inherited, state.inherited = state.inherited, []
-        for pool in inherited:
-            await pool.release()
+        for pool, tenant in inherited:
+            await pool.release(tenant)
         with suppress(TimeoutError):
             async with asyncio.timeout(START_SECONDS):
-                for pool in state.pools:
+                for pool, _ in state.uses:
                     await pool.known()
+        for pool, tenant in state.uses:
+            pool.settle(tenant)
 
     async def stop(self) -> None:
         """Let go of every pool; those that a successor took over go on."""
         for service in self._state.services.values():
             await service.errands.finish()
-        pools = [*self._state.pools, *self._state.inherited]
-        self._state.pools, self._state.inherited = [], []
-        for pool in pools:
-            await pool.release()
+        uses = [*self._state.uses, *self._state.inherited]
+        self._state.uses, self._state.inherited = [], []
+        for pool, tenant in uses:
+            await pool.release(tenant)
 
     def unready(self) -> Sequence[str]:
         """Why no request can be served. One model that can be served is enough to be ready."""
@@ -131,26 +133,30 @@ class Dispatch:
     def _build_service(self, model: ModelConfig) -> Service:
         pools = {}
         for role, config in model.roles().items():
-            workers = normal_workers(config.workers)
             settings = PoolSettings(
                 model.model,
                 role,
-                workers,
                 config.policy,
                 model.api_key,
                 self.health,
                 self.keep_alive_seconds,
                 model.transport,
             )
-            inherited = (pool for pool in self._state.inherited if pool.settings == settings)
-            pools[role] = (next(inherited, None) or Pool(settings)).acquire()
-            self._state.pools.append(pools[role])
+            pool = pools[role] = self._find_pool(settings)
+            self._state.uses.append((pool, pool.acquire(config.finder())))
         connect = self.connect_timeout_seconds
         patience = Patience(
             Limits(connect, read=self.read_timeout_seconds), Limits(connect, total=self.total_timeout_seconds)
         )
         seconds = math.ceil(self.health.interval_seconds)
         return Service(model.model, model.engine, pools, patience, seconds, model.handoff)
+
+    def _find_pool(self, settings: PoolSettings) -> Pool:
+        """The pool of the predecessor with these settings, or a new one that knows what the predecessor's knew."""
+        before = [pool for pool, _ in self._state.inherited]
+        same = next((pool for pool in before if pool.settings == settings), None)
+        kin = (pool for pool in before if pool.settings.is_kin(settings))
+        return same or Pool(settings, {worker.url: worker.up for pool in kin for worker in pool.workers})
 
 
 PLUGIN = PluginSpec("dispatch", Dispatch, needs=(PAYLOAD, MODEL, STREAM), fills=(SERVED, TRANSLATED))

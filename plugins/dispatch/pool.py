@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any, cast
 
 from attrs import define, evolve, field, frozen
@@ -10,7 +11,9 @@ from kernel import Secret
 from plugins.dispatch.candidates import Turn, select
 from plugins.dispatch.client import Client, Fault
 from plugins.dispatch.config import HealthConfig
+from plugins.dispatch.discovery.contract import Discovery
 from plugins.dispatch.health import Watch
+from plugins.dispatch.membership import Membership, Tenant
 from plugins.dispatch.policy import (
     Facts,
     HasSources,
@@ -26,30 +29,35 @@ from plugins.dispatch.roster import Roster
 from plugins.dispatch.shares import Shares
 from plugins.dispatch.transports.choice import ChosenClient, Transport
 from plugins.dispatch.worker import Reservation, Role, Worker
-from plugins.dispatch.worker_config import WorkerConfig
-from plugins.metrics import RESERVATIONS, child
+from plugins.metrics import RESERVATIONS, WORKERS_UP, child
 
 
 @frozen
 class PoolSettings:
-    """What makes two pools the same: in a reload, a pool with equal settings goes on as it is."""
+    """What makes two pools the same: in a reload, a pool with equal settings goes on, whoever its workers are."""
 
     model: str
     role: Role
-    workers: tuple[WorkerConfig, ...]
     policy: Policy
     api_key: Secret | None
     health: HealthConfig
     keep_alive_seconds: float
     transport: Transport | None = None
 
+    def is_kin(self, other: "PoolSettings") -> bool:
+        """Whether the workers of two pools have their health in common."""
+        return (self.model, self.role, self.api_key) == (other.model, other.role, other.api_key)
+
 
 @define(eq=False)
 class Pool:
-    """Runs while it has users, which `acquire` and `release` count; made inside a running event loop."""
+    """Runs while it has users, from `acquire` to `release`; made inside a running event loop.
+
+    `health` is what was known of workers before, by URL.
+    """
 
     settings: PoolSettings
-    workers: tuple[Worker, ...] = field(init=False)
+    health: Mapping[str, bool | None] = field(factory=dict)
     headers: Mapping[str, str] = field(init=False)
     client: Client = field(init=False)
     _roster: Roster = field(init=False)
@@ -57,16 +65,13 @@ class Pool:
     _weighs: Weighs | None = field(init=False)
     _prepares: Prepares | None = field(init=False)
     _hears: HearsEndings | None = field(init=False)
+    _listens: HearsTurns | None = field(init=False)
     _watch: Watch = field(init=False)
-    _users: int = field(default=0, init=False)
+    _membership: Membership = field(init=False)
     _turn: Turn = field(factory=Turn, init=False)
 
     def __attrs_post_init__(self) -> None:
         settings = self.settings
-        self.workers = tuple(
-            Worker(worker.url, index, weight=worker.weight, bootstrap_port=worker.bootstrap_port)
-            for index, worker in enumerate(settings.workers)
-        )
         key = settings.api_key
         self.headers = {} if key is None else {"authorization": f"Bearer {key.reveal()}"}
         self.client = ChosenClient(settings.transport, settings.keep_alive_seconds)
@@ -76,48 +81,52 @@ class Pool:
         self._weighs = policy if isinstance(policy, Weighs) else None
         self._prepares = policy if isinstance(policy, Prepares) else None
         self._hears = policy if isinstance(policy, HearsEndings) else None
+        self._listens = policy if isinstance(policy, HearsTurns) else None
         self._roster = self._make_roster()
         self._watch = Watch(
             settings.model,
             settings.role,
-            self.workers,
             settings.health,
             self.client,
             self.headers,
             self._roster.refresh,
         )
+        self._membership = Membership(settings.model, settings.role, self._roster, self._watch, self.health)
 
     def _make_roster(self) -> Roster:
         """The roster that the policy chooses from, and that tells it who takes requests."""
         unit = 1 if self._weighs is None else self._weighs.unit
         roster = Roster(Shares(self.settings.health.slow_start_seconds), unit)
-        if isinstance(self._policy, HearsTurns):
-            roster.turned = self._policy.turned
+        roster.turned = self._turned
         if isinstance(self._policy, HearsLeaving):
             roster.left = self._policy.left
-        for worker in self.workers:
-            roster.add(worker)
         return roster
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """All workers, up or not."""
+        return tuple(self._roster.known())
 
     @property
     def ready(self) -> Sequence[Worker]:
         """The workers that take requests."""
         return self._roster.members
 
-    def acquire(self) -> "Pool":
-        """Count a user in; the first one starts the probes."""
-        self._users += 1
-        if self._users == 1:
-            if isinstance(self._policy, HasSources):
-                settings = self.settings
-                self._policy.start(Site(settings.model, settings.role, self._roster, self.client, self.headers))
-            self._watch.start()
-        return self
+    def acquire(self, discovery: Discovery | None = None) -> Tenant:
+        """Count a user in, one with a say in who the workers are if it has a discovery."""
+        if self._membership.is_empty and isinstance(self._policy, HasSources):
+            settings = self.settings
+            self._policy.start(Site(settings.model, settings.role, self._roster, self.client, self.headers))
+        return self._membership.enter(discovery)
 
-    async def release(self) -> None:
+    def settle(self, tenant: Tenant) -> None:
+        """Let go of workers that only older users have."""
+        self._membership.settle(tenant)
+
+    async def release(self, tenant: Tenant) -> None:
         """Count a user out; after the last one, probes end and connections close."""
-        self._users -= 1
-        if self._users == 0:
+        await self._membership.leave(tenant)
+        if self._membership.is_empty:
             await self._watch.stop()
             self._roster.close()
             if isinstance(self._policy, HasSources):
@@ -125,8 +134,8 @@ class Pool:
             await self.client.close()
 
     async def known(self) -> None:
-        """Return when every worker was probed once."""
-        await self._watch.known()
+        """Return when it was heard who the workers are, and every one of them was probed once."""
+        await self._membership.known()
 
     def prepare(self, facts: Facts) -> Awaitable[None] | None:
         """Let the policy get ready to choose for a leg; what this returns is to be awaited first."""
@@ -162,6 +171,15 @@ class Pool:
 
     def _give_back(self, worker: Worker, work: int, facts: Facts | None, success: bool) -> None:  # noqa: FBT001
         self._roster.discharge(worker, work)
+        if success:
+            worker.heard = monotonic()
         child(RESERVATIONS, self.settings.model, self.settings.role).dec()
         if self._hears is not None and facts is not None:
             self._hears.finished(worker, facts, success=success)
+
+    def _turned(self, worker: Worker) -> None:
+        """Take note that a worker begins or ceases to take requests."""
+        step = 1 if self._roster.takes(worker) else -1
+        child(WORKERS_UP, self.settings.model, self.settings.role).inc(step)
+        if self._listens is not None:
+            self._listens.turned(worker)

@@ -21,7 +21,7 @@ class Roster:
 
     `members` take requests: they are up and do not drain. They are in the order of the configuration, and in
     `mask` as a set of their indexes. `total` is the work on all of them. `changes` counts workers, up or
-    not, that were brought in or let go. A member's height is the work on it and
+    not, that were brought in, let go or given another weight. A member's height is the work on it and
     `unit` more, which is what a request usually weighs, in proportion to its share. `turned` hears when a worker
     begins or ceases to be a member, `left` when it is gone for good.
     """
@@ -61,17 +61,30 @@ class Roster:
         self.shares.forget(worker)
         self.left(worker)
 
-    def refresh(self, worker: Worker) -> None:
-        """Take note that a worker went up or down."""
+    def refresh(self, worker: Worker, *, eased: bool = True) -> None:
+        """Take note that a worker went up or down; who comes back is `eased` in."""
         if worker.up is True and not worker.draining and self.has(worker):
-            self._enter(worker)
+            self._enter(worker, eased=eased)
         else:
             self._leave(worker)
 
-    def drain(self, worker: Worker, *, draining: bool = True) -> None:
-        """Give a worker no new requests, or some again; those that it has go on."""
-        worker.draining = draining
-        self.refresh(worker)
+    def drain(self, worker: Worker, *, draining: bool = True, by: str = "policy", eased: bool = True) -> None:
+        """Give a worker no new requests, or some again once nobody drains it; those that it has go on."""
+        before = worker.draining
+        (worker.drained_by.add if draining else worker.drained_by.discard)(by)
+        if worker.draining is not before:
+            self.refresh(worker, eased=eased)
+
+    def reweigh(self, worker: Worker, weight: float) -> None:
+        """Give a worker another weight; one that is new grows on from where it is."""
+        if worker.weight == weight:
+            return
+        self.changes += 1
+        if self.takes(worker):
+            self.shares.reweigh(worker, weight)
+            self._settle(worker)
+        else:
+            worker.weight = weight
 
     def ease(self, worker: Worker) -> None:
         """Halve the share of a worker that says it is under pressure; it grows again as that of a new one does."""
@@ -145,13 +158,13 @@ class Roster:
         if self._levels is not None:
             self._levels.put(worker.index, (worker.work + self.unit) / worker.share)
 
-    def _enter(self, worker: Worker) -> None:
+    def _enter(self, worker: Worker, *, eased: bool) -> None:
         if self.takes(worker):
             return
         self.mask |= 1 << worker.index
         insort(self.members, worker, key=attrgetter("index"))
         self.total += worker.work
-        self.shares.enter(worker)
+        self.shares.enter(worker, eased=eased)
         self._settle(worker)
         self.turned(worker)
 

@@ -50,20 +50,29 @@ class Shares:
         """All shares together."""
         return sum(share * count for share, count in self._count.items())
 
-    def enter(self, worker: Worker) -> None:
-        """Give a worker a share."""
+    def enter(self, worker: Worker, *, eased: bool = True) -> None:
+        """Give a worker a share, a small one at first if it is late and to be `eased` in."""
         late = worker in self._seen or self.clock() - self._began > self.slow_start_seconds
         self._seen.add(worker)
         worker.share = worker.weight
         self._count[worker.share] += 1
         self.version += 1
-        if late and self.slow_start_seconds:
+        if eased and late and self.slow_start_seconds:
             self._lower(worker, 1, self.clock())
 
     def leave(self, worker: Worker) -> None:
         """Take a worker's share away."""
         self._growing.pop(worker, None)
         self._discard(worker.share)
+        self.version += 1
+
+    def reweigh(self, worker: Worker, weight: float) -> None:
+        """Give one that has a share another weight."""
+        entry = self._growing.get(worker)
+        self._discard(worker.share)
+        worker.weight = weight
+        worker.share = weight if entry is None else weight * entry[3] / STEPS
+        self._count[worker.share] += 1
         self.version += 1
 
     def forget(self, worker: Worker) -> None:

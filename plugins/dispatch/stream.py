@@ -7,6 +7,7 @@ from attrs import define, field
 from kernel import COMPLETED, Outcome
 from plugins.dispatch.client import Fault, Response
 from plugins.dispatch.leg import Leg
+from plugins.dispatch.worker import Worker
 
 
 @define(eq=False)
@@ -19,10 +20,12 @@ class LegStream:
     _leg: Leg
     _response: Response
     _first: bytes
+    _worker: Worker = field(init=False)
     _last: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._last = monotonic()
+        self._worker = self._leg.attempts.take()  # the one that is held
+        self._last = self._worker.heard = monotonic()
         self._leg.metrics.first_token.observe(self._last - self._leg.began)
 
     def __aiter__(self) -> "LegStream":
@@ -42,7 +45,7 @@ class LegStream:
             raise StopAsyncIteration
         now = monotonic()
         self._leg.metrics.per_token.observe(now - self._last)
-        self._last = now
+        self._last = self._worker.heard = now
         return chunk
 
     def end(self, outcome: Outcome) -> None:

@@ -19,7 +19,8 @@ class Worker:
 
     `up` is None until the first probe. `load` counts reservations, `misses` failed probes in a row, and
     `faults` what went wrong in traffic, so that a probe that was sent before a fault does not outweigh it.
-    One that is `draining` takes no new requests. `weight` is its part of the work beside others, `share` the same
+    One that is `drained_by` anybody takes no new requests. `heard` is when it last sent something of an answer, in
+    seconds of the monotonic clock. `weight` is its part of the work beside others, `share` the same
     but less while it is new; `work` is what its reservations weigh, by the measure of the pool's policy.
     """
 
@@ -29,11 +30,17 @@ class Worker:
     load: int = 0
     misses: int = 0
     faults: int = 0
-    draining: bool = False
+    heard: float = 0.0
     weight: float = 1.0
     bootstrap_port: int | None = None
     share: float = field(default=1.0, init=False)
     work: int = field(default=0, init=False)
+    drained_by: set[str] = field(factory=set, init=False)
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no new requests although it may be up."""
+        return bool(self.drained_by)
 
 
 @define(eq=False)

@@ -18,7 +18,8 @@ def _check_weight(_instance: object, _attribute: "Attribute[Any]", value: float)
 class WorkerConfig:
     """One worker: `http://host:port`, and its part of the work beside workers whose weight is 1.
 
-    `bootstrap_port` is where generation workers find a context worker, if it is not the engine's usual one.
+    `bootstrap_port` is where generation workers find a context worker, if it is not the engine's usual one. One that
+    is `draining` gets no new requests; those that it has go on.
     """
 
     url: str
@@ -26,9 +27,11 @@ class WorkerConfig:
     bootstrap_port: int | None = field(
         default=None, validator=validators.optional([validators.ge(1), validators.lt(1 << 16)])
     )
+    draining: bool = False
 
 
 Workers: TypeAlias = tuple[str | WorkerConfig, ...]
+"""As they are written."""
 
 
 def normal_workers(workers: Workers) -> tuple[WorkerConfig, ...]:
@@ -41,7 +44,7 @@ def normal_workers(workers: Workers) -> tuple[WorkerConfig, ...]:
     return tuple(attrs.evolve(worker, url=normal_url(worker.url)) for worker in given)
 
 
-def check_workers(_instance: object, _attribute: "Attribute[Any]", value: Workers) -> None:
+def check_workers(_instance: object, _attribute: object, value: Workers) -> None:
     """An attrs validator: there are workers, and none of them twice."""
     if not value:
         raise ValueError("there must be at least one worker")

@@ -15,9 +15,16 @@ class Item:
     size: int = 1
 
 
+def take(item: str | Item) -> str | Item:
+    """Refuse one name."""
+    if item == "bad":
+        raise ValueError("this is a bad one")
+    return item
+
+
 def read(content: bytes) -> tuple[object, ...]:
     """The items of a file that is called `items.yaml`."""
-    return read_list(content, "items.yaml", str | Item)
+    return read_list(content, "items.yaml", str | Item, take)
 
 
 def problems(content: bytes) -> tuple[str, ...]:
@@ -47,6 +54,14 @@ def test_all_problems_are_told_with_their_places() -> None:
         "items.yaml:2: [1].sise: unknown key 'sise', did you mean 'size'?",
         "items.yaml:3: [2]: missing required key 'name'",
         "items.yaml:4: [3]: expected str, got 7",
+    )
+
+
+def test_whoever_reads_may_refuse_items() -> None:
+    """With the same places."""
+    assert problems(b"- a\n\n- bad\n- bad\n") == (
+        "items.yaml:3: [1]: this is a bad one",
+        "items.yaml:4: [2]: this is a bad one",
     )
 
 

@@ -53,7 +53,7 @@ def relay(context: Iterable[str], generation: Iterable[str], **engine: Any) -> M
 
 def pools(dispatch: Dispatch) -> list[Pool]:
     """The pools that run."""
-    return dispatch._state.pools
+    return [pool for pool, _ in dispatch._state.uses]
 
 
 def loads(dispatch: Dispatch) -> list[int]:

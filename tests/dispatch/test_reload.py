@@ -90,10 +90,11 @@ async def test_a_change_of_one_role_leaves_the_other_role_alone() -> None:
         old = await started(relay([context.url], [first.url]))
         new = await reloaded(old, relay([context.url], [first.url, second.url], body="msgpack"))
         assert pools(new)[0] is pools(old)[0]
-        assert pools(new)[1] is not pools(old)[1]
+        assert pools(new)[1] is pools(old)[1]
+        assert [len(pool.workers) for pool in pools(new)] == [1, 2]
         await old.stop()
         await new.stop()
-        assert (context.probes, first.probes, second.probes) == (1, 2, 1)
+        assert (context.probes, first.probes, second.probes) == (1, 1, 1)
 
 
 async def test_a_refused_reload_changes_nothing() -> None:

@@ -24,6 +24,7 @@ CATCHES_EVERYTHING = {
     "plugins/configuration/structure.py": "whatever a plugin's class raises is a problem of its configuration",
     "plugins/dispatch/embedded/launcher.py": "workers must not outlive a start that fails",
     "plugins/dispatch/embedded/stub/engines/answering.py": "a slot must not outlive the request that holds it",
+    "plugins/dispatch/follower.py": "a discovery that fails in an unknown way must not end the membership",
     "plugins/dispatch/health.py": "a probe that fails in an unknown way must not end the watch",
     "plugins/error_envelope.py": "turns every fault into an answer",
     "plugins/host/failure.py": "a fault of the command line is one line, not a traceback",

@@ -34,18 +34,19 @@ class Circle:
     points: int
     _places: list[float] = field(factory=list, init=False)
     _workers: dict[float, Worker] = field(factory=dict, init=False)
-    _on: set[Worker] = field(factory=set, init=False)
+    _on: dict[Worker, float] = field(factory=dict, init=False)
     _changes: int = field(default=-1, init=False)
 
     def update(self, roster: Roster) -> None:
-        """Take note of workers that are new or gone."""
+        """Take note of workers that are new, gone, or of another weight."""
         if self._changes == roster.changes:
             return
         self._changes = roster.changes
-        known = set(roster.known())
-        if self._on - known:
-            self._workers = {place: worker for place, worker in self._workers.items() if worker in known}
-        for worker in sorted(known - self._on, key=lambda worker: worker.url):
+        known = {worker: worker.weight for worker in roster.known()}
+        kept = {worker for worker, weight in self._on.items() if known.get(worker) == weight}
+        if len(kept) < len(self._on):
+            self._workers = {place: worker for place, worker in self._workers.items() if worker in kept}
+        for worker in sorted(known.keys() - kept, key=lambda worker: worker.url):
             self._workers.update(dict.fromkeys(self._points_of(worker), worker))
         self._on = known
         self._places = sorted(self._workers)

@@ -127,8 +127,7 @@ async def test_without_a_generation_worker_no_context_phase_is_begun() -> None:
         for pool in pools(pair.dispatch):
             for worker in pool.workers:
                 if worker.url == pair.generation.url:
-                    worker.draining = True
-                    pool._roster.refresh(worker)
+                    pool._roster.drain(worker)
         assert (await pair.ask(CHAT)).error.status == 503
         assert pair.context.state().requests == 0
 

@@ -174,16 +174,19 @@ def test_what_may_be_written_of_workers() -> None:
     assert "named twice" in problems("        - http://a:1\n        - {url: http://A:1/}\n")[0]
 
 
-async def test_a_weight_is_part_of_a_pools_settings() -> None:
-    """A reload that changes it makes a new pool; one that writes the same in another way does not."""
+async def test_a_weight_changes_in_place() -> None:
+    """In a reload, in which a URL may also be written in another way; one that is taken back changes nothing."""
     url = "http://127.0.0.1:1"
     async with running(single(url)) as old:
-        for worker, kept in ((WorkerConfig(url.upper() + "/"), True), (WorkerConfig(url, 2.0), False)):
-            new = Dispatch((ModelConfig("m", workers=(worker,)),), health=QUIET)
+        (worker,) = pools(old)[0].workers
+        for config in (WorkerConfig(url.upper() + "/"), WorkerConfig(url, 2.0, bootstrap_port=7)):
+            new = Dispatch((ModelConfig("m", workers=(config,)),), health=QUIET)
             new.succeed(old)
             await new.start()
-            assert (pools(new)[0] is pools(old)[0]) is kept
+            assert pools(new)[0].workers == (worker,)
+            assert (worker.weight, worker.bootstrap_port) == (config.weight, config.bootstrap_port)
             await new.stop()
+            assert (worker.weight, worker.bootstrap_port) == (1.0, None)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
