@@ -9,7 +9,7 @@ from structlog.stdlib import get_logger
 
 from plugins.dispatch.discovery.contract import Discovery
 from plugins.dispatch.worker import Role
-from plugins.dispatch.worker_config import WorkerConfig, check_workers, normal_workers
+from plugins.dispatch.worker_config import WorkerConfig, check_members, normal_workers
 from plugins.metrics import DISCOVERIES, child
 
 RETRY_SECONDS: Final = 5.0
@@ -53,8 +53,8 @@ class Follower:
         try:
             if len(workers) > WORKERS_LIMIT:
                 raise ValueError(f"there are more than {WORKERS_LIMIT} workers")
-            check_workers(None, None, tuple(workers))
             given = normal_workers(tuple(workers))
+            check_members(given)
         except ValueError as error:
             self.complain((str(error),))
             return

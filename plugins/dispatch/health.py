@@ -89,6 +89,11 @@ class Watch:
             self.leave(worker)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
+    @property
+    def interval_seconds(self) -> float:
+        """How long it is from a worker's probe to its next one."""
+        return max(self.config.interval_seconds, len(self._attended) / PROBES_A_SECOND)
+
     async def known(self) -> None:
         """Return when every worker was probed once."""
         await self._known.wait()
@@ -112,9 +117,8 @@ class Watch:
                 reason = f"{type(error).__name__}: {error}"
             if worker.faults == faults:  # else the probe may have been answered before the fault
                 self._note(worker, reason)
-            interval = max(self.config.interval_seconds, len(self._attended) / PROBES_A_SECOND)
             with suppress(TimeoutError):
-                async with asyncio.timeout(interval * random.uniform(1 - _JITTER, 1 + _JITTER)):  # noqa: S311
+                async with asyncio.timeout(self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)):  # noqa: S311
                     await hurry.wait()
             hurry.clear()
 

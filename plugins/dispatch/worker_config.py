@@ -1,6 +1,6 @@
 """What the YAML says of workers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -46,9 +46,14 @@ def normal_workers(workers: Workers) -> tuple[WorkerConfig, ...]:
 
 def check_workers(_instance: object, _attribute: object, value: Workers) -> None:
     """An attrs validator: there are workers, and none of them twice."""
-    if not value:
+    check_members(normal_workers(value))
+
+
+def check_members(workers: Sequence[WorkerConfig]) -> None:
+    """Raise `ValueError` where there is no worker, or one twice; their addresses are in their one form."""
+    if not workers:
         raise ValueError("there must be at least one worker")
-    refuse_twice((worker.url for worker in normal_workers(value)), "the worker {} is named twice")
+    refuse_twice((worker.url for worker in workers), "the worker {} is named twice")
 
 
 def refuse_twice(values: Iterator[str], message: str) -> None:
