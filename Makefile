@@ -17,10 +17,10 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint fmt types snapshots live bench demo
+.PHONY: help run test lint fmt types snapshots live live-sglang bench demo
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed-demo ## Serve on 127.0.0.1:8000 with two small workers (ARGS: options of `kernel run`)
 	$(BIN)/kernel run $(ARGS)
@@ -44,6 +44,9 @@ snapshots: $(VENV)/.installed-dev ## Write the expected orders and timelines ane
 
 live: $(VENV)/.installed-dev ## Test against real engines (ARGS: options of pytest)
 	$(BIN)/python -m pytest -m live $(ARGS)
+
+live-sglang: $(VENV)/.installed-dev ## Test against a real SGLang pair, 11 GB on disk (ARGS: options of pytest)
+	$(BIN)/python -m pytest -m live_sglang $(ARGS)
 
 bench: $(VENV)/.installed-dev ## Measure what a request costs beside two floors (ARGS: options of the benchmarks)
 	$(BIN)/python -m bench $(ARGS)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.live.pair import Expected, Front, Pair, ask_aggregated, front
-from tests.live.worker import Worker, started
+from tests.live.vllm import VllmWorker
+from tests.live.worker import started
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +19,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def expected(workshop: Path) -> dict[str, Expected]:
     """What one worker that does everything answers to each question; it has ended before the pair starts."""
-    worker = Worker("aggregated", None, workshop)
+    worker = VllmWorker("aggregated", None, workshop)
     with started(worker):
         return ask_aggregated(worker)
 
@@ -26,7 +27,7 @@ def expected(workshop: Path) -> dict[str, Expected]:
 @pytest.fixture(scope="session")
 def shared_pair(expected: dict[str, Expected], workshop: Path) -> Iterator[Pair]:
     """A context and a generation worker, some of which a test may have ended."""
-    workers = Worker("context", "context", workshop), Worker("generation", "generation", workshop)
+    workers = VllmWorker("context", "context", workshop), VllmWorker("generation", "generation", workshop)
     with started(*workers):
         yield Pair(*workers)
 

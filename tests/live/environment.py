@@ -23,7 +23,8 @@ class Environment:
     """What an engine is made of: `packages` with what they need, `bare` ones without.
 
     `overrides` stand in for what packages ask for. `aliases` are names under which an engine looks for itself, as it
-    is distributed under another. `constraints` is a file beside this one.
+    is distributed under another. `patches` are a file among the packages, a text in it, and what stands there
+    instead. `constraints` is a file beside this one.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Environment:
     bare: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    patches: tuple[tuple[str, str, str], ...] = ()
     constraints: str = ""
 
     @property
@@ -72,10 +74,24 @@ class Environment:
             _run(*install, *python, "--no-deps", *self.bare)
         for alias in self.aliases:
             self._name(*alias.split("=="))
+        for patch in self.patches:
+            self._patch(*patch)
+
+    @property
+    def _site(self) -> Path:
+        (site,) = self.folder.glob("lib/python3*/site-packages")
+        return site
+
+    def _patch(self, name: str, old: str, new: str) -> None:
+        file = self._site / name
+        text = file.read_text()
+        if text.count(old) != 1:
+            raise RuntimeError(f"{name} does not have the text {old!r} once: is it another version?")
+        file.unlink()  # it may be a link to where the installer keeps its packages
+        file.write_text(text.replace(old, new))
 
     def _name(self, name: str, version: str) -> None:
-        (site,) = self.folder.glob("lib/python3*/site-packages")
-        metadata = site / f"{name}-{version}.dist-info/METADATA"
+        metadata = self._site / f"{name}-{version}.dist-info/METADATA"
         metadata.parent.mkdir(exist_ok=True)
         metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
@@ -96,6 +112,21 @@ VLLM = Environment(
     ),
     aliases=("vllm==0.32.0+cpu",),
     constraints="vllm-constraints.txt",
+)
+
+SGLANG = Environment(
+    "sglang",
+    packages=("sglang==0.5.23",),
+    bare=("mooncake-transfer-engine-non-cuda==0.3.13.post1",),
+    # a context worker would copy page numbers through events of a GPU
+    patches=(
+        (
+            "sglang/srt/disaggregation/mooncake/conn.py",
+            "supports_host_tensor_indices = True",
+            "supports_host_tensor_indices = False",
+        ),
+    ),
+    constraints="sglang-constraints.txt",
 )
 
 

@@ -13,6 +13,7 @@ from attrs import define, frozen
 from plugins.endpoints import GENERATIVE
 from tests.e2e.programs import Kernel, kernel
 from tests.live.questions import QUESTIONS, fresh_prompt
+from tests.live.vllm import VllmWorker
 from tests.live.worker import MODEL, Worker, until
 
 IDLE_SECONDS: Final = 30.0
@@ -53,8 +54,8 @@ class Counts:
 class Pair:
     """A context and a generation worker."""
 
-    context: Worker
-    generation: Worker
+    context: VllmWorker
+    generation: VllmWorker
 
     def revive(self) -> None:
         """Start again what has ended."""
@@ -102,6 +103,13 @@ class Front:
 
 @contextmanager
 def front(pair: Pair, folder: Path, handoff: str = "{}") -> Iterator[Front]:
+    """A kernel in front of a vLLM pair."""
+    with serve(pair.context, pair.generation, folder, "{type: vllm, connector: nixl}", handoff) as served:
+        yield served
+
+
+@contextmanager
+def serve(context: Worker, generation: Worker, folder: Path, engine: str, handoff: str = "{}") -> Iterator[Front]:
     """A kernel that has found both workers well, ended with the block as an operator would end it."""
     text = f"""plugins:
   dispatch:
@@ -109,10 +117,10 @@ def front(pair: Pair, folder: Path, handoff: str = "{}") -> Iterator[Front]:
       health: {{interval_seconds: 1, failures: 2}}
       pools:
         - model: {MODEL}
-          engine: {{type: vllm, connector: nixl}}
+          engine: {engine}
           handoff: {handoff}
-          context: {{workers: {json.dumps([pair.context.url])}, policy: least_loaded}}
-          generation: {{workers: {json.dumps([pair.generation.url])}, policy: least_loaded}}
+          context: {{workers: {json.dumps([context.url])}, policy: least_loaded}}
+          generation: {{workers: {json.dumps([generation.url])}, policy: least_loaded}}
 """
     with kernel(folder, text) as running:
         served = Front(running)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.live.pair import ASKED, Expected, Front, Pair
 from tests.live.questions import CHAT, COMPLETIONS, Question, events, fresh_prompt
-from tests.live.worker import BLOCK
+from tests.live.vllm import BLOCK
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
 

@@ -1,7 +1,6 @@
-"""One real vLLM server on loopback, as a process that does not outlive the test run."""
+"""One real server of an engine on loopback, as a process that does not outlive the test run."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -12,15 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.request import urlopen
 
 from attrs import define, field
 
-from tests.live.environment import VLLM, engine_variables, model_folder
-
 MODEL: Final = "smollm2"
-BLOCK: Final = 32  # tokens; the CPU's usual 128 would leave most prompts of a test without a whole block
 START_SECONDS: Final = 300.0
 STOP_SECONDS: Final = 20.0
 _FOLLOW: Final = Path(__file__).with_name("follow.py")
@@ -36,7 +32,7 @@ def free_port() -> int:
 
 @define(eq=False)
 class Worker:
-    """A vLLM server: `role` is what it does in a pair, or None where it serves whole requests."""
+    """A server: `role` is what it does in a pair, or None where it serves whole requests. A subclass is an engine."""
 
     name: str
     role: str | None
@@ -65,11 +61,11 @@ class Worker:
     def start(self) -> None:
         """Start the process; it is not ready yet."""
         self.end()
-        python, *words = self._command()
+        python, *words = self.command()
         follow = [python, str(_FOLLOW), str(os.getpid()), python, *words]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                follow, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self._variables(),
+                follow, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self.variables(),
                 cwd=self.folder, start_new_session=True,
             )  # fmt: skip
 
@@ -122,46 +118,19 @@ class Worker:
 
     def computed(self) -> float:
         """How many tokens of prompts it has computed itself."""
-        return self.metric("vllm:prompt_tokens_by_source_total", source="local_compute")
-
-    def fetched(self) -> float:
-        """How many tokens of prompts it has fetched from another worker."""
-        return self.metric("vllm:prompt_tokens_by_source_total", source="external_kv_transfer")
+        raise NotImplementedError
 
     def busy(self) -> float:
         """How many requests it runs, or holds for later."""
-        return self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting")
+        raise NotImplementedError
 
-    def _command(self) -> list[str]:
-        words = [
-            *(str(VLLM.ready()), "-m", "vllm.entrypoints.cli.main", "serve", str(model_folder())),
-            *("--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(self.port)),
-            # in half precision a text depends on how its prompt was cut into batches
-            *("--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "8"),
-            # a worker says what it runs after each batch: a long prompt takes several
-            *("--max-num-batched-tokens", "256"),
-            *("--block-size", str(BLOCK), "--kv-cache-memory-bytes", str(512 << 20)),
-            *("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--enable-prompt-tokens-details"),
-        ]
-        return words if self.role is None else [*words, "--kv-transfer-config", json.dumps(self._transfer())]
+    def command(self) -> list[str]:
+        """The words that start it, its interpreter first."""
+        raise NotImplementedError
 
-    def _transfer(self) -> dict[str, Any]:
-        kinds = {"context": "kv_producer", "generation": "kv_consumer"}
-        return {"kv_connector": "NixlConnector", "kv_role": kinds[self.role or ""], "kv_buffer_device": "cpu"}
-
-    def _variables(self) -> dict[str, str]:
-        return engine_variables() | {
-            "VLLM_NO_USAGE_STATS": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": "1",
-            # without these its own sockets are bound to the machine's outer address
-            "VLLM_HOST_IP": "127.0.0.1",
-            "GLOO_SOCKET_IFNAME": "lo",
-            "UCX_TLS": "tcp,self",
-            "UCX_NET_DEVICES": "lo",
-            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
-            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side_port),
-        }
+    def variables(self) -> dict[str, str]:
+        """The variables of its process."""
+        raise NotImplementedError
 
 
 def until(holds: Callable[[], bool], seconds: float) -> float:

@@ -17,7 +17,7 @@ PAGES = [
 ]
 PLUGIN = ROOT / "tests" / "third_party" / "tenant_gate" / "tenant_gate.py"
 FOLDERS = ("kernel", "plugins", "tests", "deploy", "bench", "docs", ".ci")
-TARGETS = {*re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+TARGETS = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
 ALLOW_TOP_LEVEL_AWAIT = 0x2000
 """CPython's PyCF_ALLOW_TOP_LEVEL_AWAIT: examples await without a function around them."""
 
@@ -57,14 +57,14 @@ def test_a_path_that_is_named_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=identify)
 def test_a_target_that_is_named_exists(page: Path) -> None:
     """`make` knows it."""
-    named = {found[1] for line in commands_of(page) if (found := re.match(r"make ([a-z]+)\b", line))}
+    named = {found[1] for line in commands_of(page) if (found := re.match(r"make ([a-z-]+)", line))}
     assert named <= TARGETS
 
 
 def test_every_target_says_what_it_does() -> None:
     """In the list that `make` alone shows, and it is declared as no file."""
     makefile = (ROOT / "Makefile").read_text()
-    described = {*re.findall(r"^([a-z]+):.*## \S", makefile, re.MULTILINE)}
+    described = {*re.findall(r"^([a-z-]+):.*## \S", makefile, re.MULTILINE)}
     phony = {*" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)).split()}
     assert described == TARGETS == phony
     assert {"help", "run", "test", "lint", "fmt", "types", "snapshots", "live", "bench", "demo"} <= TARGETS
