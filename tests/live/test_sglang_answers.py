@@ -13,6 +13,8 @@ from tests.live.worker import free_port, started, until
 
 pytestmark = [pytest.mark.live_sglang, pytest.mark.timeout(1200)]
 
+WARM = 8  # tokens: a worker of a pair is warmed up with another prompt, whose beginning it has cached
+
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -61,7 +63,7 @@ def test_the_answer_is_that_of_one_worker(
     assert answer.status_code == 200, answer.text
     assert question.text(answer) == known.text
     assert known.text
-    assert context.computed() - before[0] == known.tokens
+    assert abs(context.computed() - before[0] - known.tokens) <= WARM
     assert generation.computed() == before[1]
     assert "bootstrap_" not in answer.text
 
