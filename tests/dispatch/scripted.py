@@ -1,6 +1,7 @@
 """A worker that plays a script, byte by byte."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -79,6 +80,15 @@ class Seen:
             pass
 
 
+def keep_port(port: int = 0) -> socket.socket:
+    """A socket that holds a port on which connections are refused, for as long as it is open."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", port))
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    return kept
+
+
 def framed(data: bytes) -> bytes:
     """One chunk of a chunked body."""
     return b"%x\r\n%s\r\n" % (len(data), data)
@@ -96,6 +106,7 @@ class ScriptedWorker:
     open: int = 0
     _server: asyncio.Server | None = None
     _port: int = 0
+    _kept: socket.socket | None = None
     _serving: dict[asyncio.StreamWriter, asyncio.Task[None]] = field(factory=dict)
     _changed: asyncio.Condition = field(factory=asyncio.Condition)
 
@@ -106,13 +117,18 @@ class ScriptedWorker:
 
     async def start(self) -> None:
         """Listen, on the port of an earlier start if there was one."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
     def refuse(self) -> None:
-        """Stop listening; connections stay."""
+        """Stop listening; connections stay, and so does the port, which nobody else may get meanwhile."""
         assert self._server is not None
         self._server.close()
+        if self._kept is None:
+            self._kept = keep_port(self._port)
 
     async def stop(self) -> None:
         """Stop listening and break every connection."""
@@ -121,6 +137,11 @@ class ScriptedWorker:
             writer.transport.abort()
             task.cancel()
         await self.until(lambda: self.open == 0)
+
+    def close(self) -> None:
+        """Let go of the port."""
+        if self._kept is not None:
+            self._kept.close()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something about this worker holds."""
@@ -175,3 +196,4 @@ async def scripted(script: Script, probe: Script = answer_ok) -> AsyncIterator[S
         yield worker
     finally:
         await worker.stop()
+        worker.close()

@@ -54,6 +54,8 @@ async def test_no_more_than_three_workers_are_tried() -> None:
                 await worker.stop()
             exchange = exchange_of(body_of())
             error = (await ask(dispatch, exchange)).error
+        for worker in workers:
+            worker.close()
     assert told(error) == (503, "no_worker_ready")
     assert dict(error.headers) == {"retry-after": "60"}
     assert len(set(exchange[SERVED].workers)) == len(exchange[SERVED].workers) == 3

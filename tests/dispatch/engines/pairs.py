@@ -14,7 +14,7 @@ from plugins.dispatch.handoffs import HandoffConfig
 from plugins.dispatch.plugin import Dispatch
 from plugins.dispatch.worker_config import WorkerConfig
 from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
-from tests.dispatch.support import Answer, ask, exchange_of, loads, running, single
+from tests.dispatch.support import Answer, ask, exchange_of, loads, running, single, until
 
 WORDS = " ".join(f"word{number}" for number in range(70))
 CHAT: Mapping[str, Any] = {"model": "m", "messages": [{"role": "user", "content": WORDS}], "max_tokens": 9}
@@ -70,6 +70,7 @@ async def pair_of(
         run_stub(name, role="generation", model="m", failure_seconds=0, **stub) as generation,
         running(config_of(engine, context, generation, **(handoff or {})), **(settings or {})) as dispatch,
     ):
+        await until(lambda: not dispatch.unready())
         yield Pair(context, generation, dispatch)
 
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from plugins.dispatch.client import Client, ConnectFault, StaleFault, TransportFault
+from tests.dispatch.scripted import keep_port
 from tests.dispatch.transports.exchange import CHUNKED, OK, call, fetch, framed, read, sized
 from tests.dispatch.transports.peer import Peer, says, worker
 
@@ -108,9 +109,8 @@ async def test_a_worker_that_hangs_up_at_once_was_not_stale(client: Client) -> N
 
 async def test_a_worker_that_is_not_there_was_sent_nothing(client: Client) -> None:
     """Its port refuses."""
-    async with worker(says()) as server:
-        url = server.url
-    fault = (await fetch(client, call(url))).fault
+    with keep_port() as port:
+        fault = (await fetch(client, call("http://{}:{}".format(*port.getsockname())))).fault
     assert type(fault) is ConnectFault
     assert "127.0.0.1" not in fault.message
 
