@@ -65,6 +65,7 @@ class _Line:
             values["stream"] = stream
         if served is not None:
             values["model"], values["engine"], values["workers"] = served.model, served.engine, served.workers
+            values["attempts"] = served.attempts
         if timing is not None and timing.answered is not None:
             values["first_byte_seconds"] = round(timing.answered - timing.arrived, 6)
         conversation, trace = exchange.get(CONVERSATION), exchange.get(TRACE)

@@ -138,6 +138,18 @@ WORKERS: Final = GAUGE(
     multiprocess_mode="livemax",
 )
 DISCOVERIES: Final = _counter("kernel_discoveries", "Lists of workers that were found", "model", "role", "result")
+BREAKERS_OPEN: Final = GAUGE(
+    "kernel_breakers_open",
+    "Workers that are ejected for their errors, or about to be tried again",
+    ("model", "role"),
+    registry=REGISTRY,
+    multiprocess_mode="livemax",
+)
+EJECTIONS: Final = _counter("kernel_ejections", "Workers ejected for their errors", "model", "role", "reason")
+RETRIES: Final = _counter("kernel_retries", "Legs that were sent again", "model", "role", "reason")
+BUDGET_EXHAUSTED: Final = _counter(
+    "kernel_retry_budget_exhausted", "Retries that the budget did not allow", "model", "role"
+)
 RESERVATIONS: Final = GAUGE(
     "kernel_reservations",
     "Load held on workers",

@@ -1,32 +1,35 @@
 """The attempts of one leg: which worker it is sent to, over which connection, and what is held meanwhile."""
 
+import asyncio
 from collections.abc import Iterable
 from time import monotonic
-from typing import Final
 
 from attrs import define, field
 from structlog.stdlib import get_logger
 
 from kernel import Rejection
-from plugins.dispatch.client import Call, ConnectFault, Limits, Response, StaleFault, TimeoutFault
+from plugins.dispatch.circuit import Verdict
+from plugins.dispatch.client import Call, ConnectFault, Fault, Limits, Response, StaleFault, TransportFault
 from plugins.dispatch.engine import Aborts, Handoff
-from plugins.dispatch.handoffs import SpentHandoff
+from plugins.dispatch.handoffs import StaleHandoff
 from plugins.dispatch.job import Job
 from plugins.dispatch.policy import Facts
 from plugins.dispatch.pool import Pool
-from plugins.dispatch.rejections import no_worker
+from plugins.dispatch.rejections import NoWorker
+from plugins.dispatch.retry import relief_of, verdict_of
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.metrics import LegMetrics
-
-ATTEMPTS: Final = 3
-"""Workers that a leg tries while none of them can be reached."""
 
 log = get_logger()
 
 
 @define(eq=False)
 class Attempts:
-    """One worker at a time. `paired`: a worker that cannot be reached ends the attempt of the other leg as well."""
+    """One worker at a time. `latest` is the last one chosen, `partner` whose handoff the leg is sent with.
+
+    `failed` are those that are not chosen again, and `transient` those of them whose connection broke: where there
+    is no other, one of these may have another try.
+    """
 
     job: Job
     role: Role
@@ -34,12 +37,13 @@ class Attempts:
     pool: Pool = field(init=False)
     facts: Facts = field(init=False)
     worker: Worker | None = field(init=False, default=None)
+    latest: Worker | None = field(init=False, default=None)
+    partner: Worker | None = field(init=False, default=None)
     began: float = field(init=False, default=0.0)
-    paired: bool = field(init=False, default=False)
+    failed: list[Worker] = field(init=False, factory=list)
+    transient: list[Worker] = field(init=False, factory=list)
     _prepared: bool = field(init=False, default=False)
     _fresh: bool = field(init=False, default=False)
-    _taken: int = field(init=False, default=0)
-    _tried: list[Worker] = field(init=False, factory=list)
     _reservation: Reservation | None = field(init=False, default=None)
     _response: Response | None = field(init=False, default=None)
     _runs: Handoff | None = field(init=False, default=None)
@@ -62,53 +66,82 @@ class Attempts:
         A request's other leg had better not run on the same machine, which would do both halves of the work.
 
         Raises:
-            Rejection: 503, there is none.
+            NoWorker: 503.
         """
         if self.worker is not None:
             return self.worker
-        if len(self._tried) < ATTEMPTS:
-            self._reservation = self.pool.reserve(self.facts, self._tried, [*self.job.served.workers, *avoid])
+        self._reservation = self.pool.reserve(self.facts, self.failed, [*self.job.served.workers, *avoid])
         if self._reservation is None:
             raise self.unserved()
-        if self._taken:
+        if self.latest is not None:
             self.metrics.retry.inc()
-        self._taken += 1
-        self.worker = self._reservation.worker
+        self.worker = self.latest = self._reservation.worker
         return self.worker
 
-    def unserved(self) -> Rejection:
+    def unserved(self) -> NoWorker:
         """What a request is told for which there is no worker."""
-        what = "could be reached" if self._tried else "is ready"
-        return no_worker(f"no {self.role} worker of this model {what}", self.job.service.retry_seconds)
+        what = "could be reached" if self.failed else "is ready"
+        return NoWorker(f"no {self.role} worker of this model {what}", self.job.service.retry_seconds)
 
     async def open(self, handoff: Handoff | None, limits: Limits) -> Response:
-        """Send the request to a worker; to another one as long as nothing could be sent.
+        """Send the request to a worker; once more if a connection kept from earlier had gone.
 
         Raises:
-            SpentHandoff: it was not answered, and the handoff may not be used again.
-            Rejection: 503, there is no worker; or a `Fault`, the attempt failed.
+            NoWorker: 503; or a `Fault`, the attempt failed.
         """
         await self.prepare()
-        while True:
-            worker = self.take()
-            try:
-                self._response = await self._attempt(worker, handoff, limits)
-            except ConnectFault as fault:
-                self.pool.report(worker, fault)
-                self.exclude()
-                if handoff is not None and handoff.once:
-                    raise
-                if self.paired:
-                    raise SpentHandoff(fault) from fault
-            else:
-                return self._response
+        worker = self.take()
+        self.job.served.workers.append(worker.url)
+        try:
+            self._response = await self._send(worker, handoff, limits)
+        except StaleFault as fault:
+            if self.job.resent or not self.job.retries.config.resend_on_stale or (handoff and handoff.once):
+                raise TransportFault(fault.detail) from fault
+            self.job.resent = self._fresh = True
+            log.info("connection.stale", worker=worker.url, reason=fault.detail)
+            if handoff is not None and not handoff.reusable:
+                raise  # the worker may have read it, and parameters that are used twice give a wrong answer
+            self.metrics.retry.inc()
+            self._response = await self._send(worker, handoff, limits)
+        return self._response
 
-    def exclude(self) -> None:
-        """Give the worker back and do not choose it again: nothing could be sent to it."""
-        if self.worker is not None:
-            self._tried.append(self.worker)
-        self._runs, self._fresh = None, False
+    def conclude(self, error: Rejection) -> None:
+        """Give back a worker whose attempt failed, and draw conclusions about it."""
+        worker, reservation = self.worker, self._reservation
+        if worker is None or reservation is None:
+            return
+        if not isinstance(error, Fault) or isinstance(error, ConnectFault):
+            self.settle()  # it has said itself that it is done, or never heard of the request
+        caused = error.status >= 500 and not isinstance(error, Fault) and _is_gone(self.partner)
+        reservation.verdict = Verdict.NEUTRAL if caused else verdict_of(error)
+        if reservation.verdict is Verdict.PRESSURE:
+            self.pool.ease(worker, relief_of(error))
         self.drop()
+        if caused or isinstance(error, StaleFault | StaleHandoff):
+            return
+        self._fresh = False
+        self.failed.append(worker)
+        if isinstance(error, Fault) and error.worker_down:
+            self.pool.report(worker, error)
+            if not isinstance(error, ConnectFault):
+                self.transient.append(worker)
+
+    async def find(self, tries: int) -> bool:
+        """Whether there is a worker for another try; it is waited a moment if it has to be the same one."""
+        if self.pool.offers(self.failed):
+            return True
+        pause = self.job.retries.pause(tries)
+        if not self.transient or pause is None:
+            return False
+        await asyncio.sleep(pause)
+        self.failed = [worker for worker in self.failed if worker not in self.transient]
+        self.transient = []
+        return self.pool.offers(self.failed)
+
+    def vouch(self) -> None:
+        """Take note that the worker has begun to answer well."""
+        if self._reservation is not None and self._reservation.probe:
+            self.pool.vouch(self._reservation.worker)
 
     def settle(self) -> None:
         """Take note that the worker is done with the request by itself."""
@@ -125,29 +158,10 @@ class Attempts:
         if worker is not None and handoff is not None and not success and isinstance(engine, Aborts):
             self.job.service.errands.send(self.pool, worker, engine.abort(self.role, handoff))
 
-    async def _attempt(self, worker: Worker, handoff: Handoff | None, limits: Limits) -> Response:
-        """Send the request to one worker; once more if a connection kept from earlier had gone."""
-        self.job.served.workers.append(worker.url)
-        try:
-            return await self._send(worker, handoff, limits)
-        except StaleFault as fault:
-            if self.job.resent or (handoff is not None and handoff.once):
-                raise
-            self.job.resent = self._fresh = True
-            log.info("connection.stale", worker=worker.url, reason=fault.detail)
-            if handoff is not None:
-                # the worker may have read it: parameters that are used twice give a wrong answer that looks right
-                self.drop()
-                raise SpentHandoff(fault) from fault
-            self.metrics.retry.inc()
-            return await self._send(worker, handoff, limits)
-
     async def _send(self, worker: Worker, handoff: Handoff | None, limits: Limits) -> Response:
         job = self.job
         if handoff is not None and job.service.handoffs.is_stale(handoff):
-            self.drop()
-            log.info("handoff.stale", model=job.service.model, request_id=job.exchange.id)
-            raise SpentHandoff(TimeoutFault("the handoff was held for too long"))
+            raise StaleHandoff("the handoff was held for too long")
         body = job.service.engine.body(self.role, job.request, handoff)
         call = Call(
             "POST",
@@ -162,3 +176,8 @@ class Attempts:
             job.timing.dispatched = self.began
         self._runs = handoff
         return await self.pool.client.send(call, fresh=self._fresh)
+
+
+def _is_gone(partner: Worker | None) -> bool:
+    """Whether the context worker of a handoff is down, or about to be found so."""
+    return partner is not None and (partner.up is not True or partner.misses > 0)

@@ -37,7 +37,8 @@ class Handoff:
     """The fields by which a KV cache is handed over, for the body of a leg; it belongs to one attempt.
 
     After `lifetime` seconds the context worker gives the cache up. One that is not `complete` hands nothing over:
-    the generation worker does both phases. One that is good only `once` is sent to one worker, come what may.
+    the generation worker does both phases. One that is good only `once` is sent to one worker, come what may; one
+    that is `reusable` may be sent to another worker when one has seen it, and all others only if none has.
     `notes` are the engine's own.
     """
 
@@ -45,6 +46,7 @@ class Handoff:
     lifetime: float | None = None
     complete: bool = True
     once: bool = False
+    reusable: bool = False
     notes: Any = None
     made: float = field(factory=monotonic, init=False)
 

@@ -13,14 +13,13 @@ from plugins.slots import DEADLINE
 
 
 class SpentHandoff(Exception):
-    """A handoff that may not be used again, in a request of which nothing was answered yet; a new one may be.
+    """A handoff that may not be used again, in a request of which nothing was answered yet; a new one is to be made."""
 
-    `fault` is what the client is told if there is to be no new one.
-    """
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.detail)
-        self.fault = fault
+class StaleHandoff(Fault):
+    """A handoff was held for so long that nothing was sent with it."""
+
+    answer = (504, "worker_timeout", "the worker did not answer in time")
 
 
 def check_pause(_instance: object, attribute: "Attribute[Any]", value: float) -> None:

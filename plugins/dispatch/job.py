@@ -6,6 +6,7 @@ from attrs import define, field, frozen
 
 from kernel import Endpoint, Exchange
 from plugins.dispatch.apis import apis_of
+from plugins.dispatch.budget import RetryBudget
 from plugins.dispatch.client import Limits
 from plugins.dispatch.engine import Engine, Request
 from plugins.dispatch.errands import Errands
@@ -15,9 +16,22 @@ from plugins.dispatch.headers import headers_for_worker
 from plugins.dispatch.introductions import Introductions
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.rejections import api_missing
+from plugins.dispatch.retry import Retries, RetryConfig
 from plugins.dispatch.worker import Role
 from plugins.endpoints import NAMELESS
-from plugins.slots import CONVERSATION, OFFER, PAYLOAD, SERVED, STREAM, TIMING, TRANSLATED, Payload, Served, Timing
+from plugins.slots import (
+    CONVERSATION,
+    DEADLINE,
+    OFFER,
+    PAYLOAD,
+    SERVED,
+    STREAM,
+    TIMING,
+    TRANSLATED,
+    Payload,
+    Served,
+    Timing,
+)
 
 
 @frozen(eq=False)
@@ -43,18 +57,24 @@ class Service:
     handoffs: HandoffConfig = field(factory=HandoffConfig)
     errands: Errands = field(factory=Errands)
     introductions: Introductions = field(factory=Introductions)
+    retry: RetryConfig = field(factory=RetryConfig)
     apis: frozenset[str] = field(init=False)
+    budget: RetryBudget = field(init=False)
 
     @apis.default
     def _ask_engine(self) -> frozenset[str]:
         return apis_of(self.engine)
+
+    @budget.default
+    def _save_up(self) -> RetryBudget:
+        return self.retry.budget()
 
 
 @define(eq=False)
 class Job:
     """A request, the service that it is for, and what all of its legs share.
 
-    `resent` once a leg was sent again for a stale connection: no request is sent more than twice.
+    `resent` once a leg was sent again for a stale connection, which is no retry and happens once.
     """
 
     exchange: Exchange
@@ -63,6 +83,7 @@ class Job:
     headers: Mapping[str, str]
     served: Served
     timing: Timing | None
+    retries: Retries
     resent: bool = False
 
 
@@ -81,7 +102,10 @@ def begin(exchange: Exchange, service: Service) -> Job:
     if name != service.model and not (name is None and endpoint in NAMELESS):
         payload.edit()["model"] = service.model
     request = Request(endpoint, payload, exchange.get(STREAM) or False, exchange.get(CONVERSATION))
-    return Job(exchange, service, request, headers_for_worker(exchange), served, exchange.get(TIMING))
+    service.budget.deposit()
+    needed = service.handoffs.needed_seconds
+    retries = Retries(service.model, service.retry, service.budget, exchange.get(DEADLINE), needed)
+    return Job(exchange, service, request, headers_for_worker(exchange), served, exchange.get(TIMING), retries)
 
 
 def _choose_api(exchange: Exchange, service: Service) -> tuple[Endpoint, Payload]:

@@ -2,61 +2,74 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from kernel import Rejection
-from plugins.dispatch.client import ConnectFault, Fault, Response
+from plugins.dispatch.client import Response
 from plugins.dispatch.engine import Handoff, Pairs
-from plugins.dispatch.handoffs import SpentHandoff
 from plugins.dispatch.job import Job
 from plugins.dispatch.leg import Leg
-from plugins.dispatch.worker import Worker
 
-_ROUNDS: Final = 4
-"""How often two workers are chosen; as with one leg, it ends when three of a role could not be reached."""
+
+class _PairFailed(Exception):
+    """A leg failed, the first one if both did: it is the cause, and the other one's failure that it waited in vain."""
+
+    def __init__(self, leg: Leg, error: Rejection, handoff: Handoff | None) -> None:
+        super().__init__(str(error))
+        self.leg, self.error, self.handoff = leg, error, handoff
 
 
 async def run_pair(job: Job, generation: Leg) -> tuple[Handoff | None, Response, bytes]:
     """What was read of the context worker's answer, and the generation worker's answer or first bytes.
 
     Nothing of it goes to the client before the context worker has said that it did its part: a generation worker
-    answers from whatever is in its memory. When one leg fails, the other is told at once.
+    answers from whatever is in its memory. When one leg fails, the other is told at once; both are tried again, with
+    another handoff, or neither.
 
     Raises:
         Rejection: what the leg that failed first raised.
     """
     context = Leg(job, job.service.engine.plan.legs[0])
-    context.attempts.paired = generation.attempts.paired = True
+    context.paired = generation.paired = True
     await context.attempts.prepare()
-    spent: SpentHandoff | None = None
-    for _ in range(_ROUNDS):
-        worker = context.attempts.take(() if (held := generation.attempts.worker) is None else (held.url,))
-        generation.attempts.take((worker.url,))
+    while True:
+        _choose(context, generation)
+        worker = context.attempts.latest
         try:
-            handoff = await _meet(job, context, worker)
+            handoff = await _meet(job, context)
             return await _run_both(job, context, generation, handoff)
-        except SpentHandoff as error:
-            job.service.introductions.forget(worker)
-            spent = error
-        except Rejection as error:
-            if error.status >= 500:
+        except _PairFailed as failed:
+            if worker is not None and failed.error.status >= 500:
                 job.service.introductions.forget(worker)
-            raise
-    fault: Fault = ConnectFault("no pair of workers could be reached") if spent is None else spent.fault
-    context.fail(fault)
-    raise fault
+            if not await failed.leg.recover(failed.error, failed.handoff):
+                raise failed.leg.fail(failed.error) from failed.error
 
 
-async def _meet(job: Job, context: Leg, worker: Worker) -> Handoff:
+def _choose(context: Leg, generation: Leg) -> None:
+    """Choose both workers, or neither: one that is only to be tried would else wait for nothing.
+
+    Raises:
+        Rejection: 503, there are none; or why others failed before.
+    """
+    held = generation.attempts.worker
+    try:
+        worker = context.choose(() if held is None else (held.url,))
+        generation.choose((worker.url,))
+    except Rejection:
+        context.attempts.drop()
+        generation.attempts.drop()
+        raise
+
+
+async def _meet(job: Job, context: Leg) -> Handoff:
     """Make the handoff of one attempt."""
-    service = job.service
+    service, worker = job.service, context.attempts.take()
     try:
         partner = await service.introductions.partner(service.engine, context.attempts.pool, worker)
         return _pairs(job).meet(job.request, partner)
-    except ConnectFault as fault:
-        context.attempts.pool.report(worker, fault)
-        context.attempts.exclude()
-        raise SpentHandoff(fault) from fault
+    except Rejection as error:
+        context.attempts.conclude(error)
+        raise _PairFailed(context, error, None) from error
 
 
 async def _run_both(
@@ -68,10 +81,12 @@ async def _run_both(
     good = False
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        # of two that failed the context worker's error is the cause, and the other one's that it waited in vain
-        for task in tasks:
-            if task.done():
-                task.result()
+        for leg, task in zip((context, generation), tasks, strict=True):
+            error = task.exception() if task.done() else None
+            if isinstance(error, Rejection):
+                raise _PairFailed(leg, error, handoff) from error
+            if error is not None:
+                raise error
         good = True
     finally:
         if not good:

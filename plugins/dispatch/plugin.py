@@ -10,6 +10,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from kernel import CallNext, DataReply, Exchange, PluginSpec, Rejection, Reply
+from plugins.dispatch.breaker import BreakerConfig
 from plugins.dispatch.client import Limits
 from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds
 from plugins.dispatch.job import Patience, Service, begin
@@ -18,6 +19,7 @@ from plugins.dispatch.models import Card, list_models, show_model
 from plugins.dispatch.pool import Pool, PoolSettings
 from plugins.dispatch.queries import answer_query
 from plugins.dispatch.rejections import unknown_model
+from plugins.dispatch.retry import RetryConfig
 from plugins.dispatch.runner import run
 from plugins.endpoints import GENERATIVE, MODELS, NAMELESS, ONE_MODEL, RELAYED, model_asked_for
 from plugins.slots import MODEL, PAYLOAD, SERVED, STREAM, TRANSLATED, InvalidRequest
@@ -46,6 +48,8 @@ class Dispatch:
 
     pools: tuple[ModelConfig, ...] = field(default=(), validator=check_distinct)
     health: HealthConfig = field(factory=HealthConfig)
+    retry: RetryConfig = field(factory=RetryConfig)
+    breaker: BreakerConfig = field(factory=BreakerConfig)
     connect_timeout_seconds: float = field(default=5.0, validator=check_seconds)
     read_timeout_seconds: float = field(default=300.0, validator=check_seconds)
     total_timeout_seconds: float = field(default=600.0, validator=check_seconds)
@@ -60,8 +64,9 @@ class Dispatch:
         """Start the other pools, and wait a moment for the first probes."""
         state = self._state
         state.created = int(time.time())
+        retry = self.retry.effective()
         for model in self.pools:
-            service = self._build_service(model)
+            service = self._build_service(model, retry)
             for name in (model.model, *model.aliases):
                 state.services[name] = service
         inherited, state.inherited = state.inherited, []
@@ -130,7 +135,7 @@ class Dispatch:
             Card(name, model.engine.name, created) for model in self.pools for name in (model.model, *model.aliases)
         ]
 
-    def _build_service(self, model: ModelConfig) -> Service:
+    def _build_service(self, model: ModelConfig, retry: RetryConfig) -> Service:
         pools = {}
         for role, config in model.roles().items():
             settings = PoolSettings(
@@ -141,6 +146,7 @@ class Dispatch:
                 self.health,
                 self.keep_alive_seconds,
                 model.transport,
+                self.breaker,
             )
             pool = pools[role] = self._find_pool(settings)
             self._state.uses.append((pool, pool.acquire(config.finder())))
@@ -149,7 +155,7 @@ class Dispatch:
             Limits(connect, read=self.read_timeout_seconds), Limits(connect, total=self.total_timeout_seconds)
         )
         seconds = math.ceil(self.health.interval_seconds)
-        return Service(model.model, model.engine, pools, patience, seconds, model.handoff)
+        return Service(model.model, model.engine, pools, patience, seconds, model.handoff, retry=retry)
 
     def _find_pool(self, settings: PoolSettings) -> Pool:
         """The pool of the predecessor with these settings, or a new one that knows what the predecessor's knew."""

@@ -8,7 +8,9 @@ from typing import Any, cast
 from attrs import define, evolve, field, frozen
 
 from kernel import Secret
+from plugins.dispatch.breaker import BreakerConfig, Breakers
 from plugins.dispatch.candidates import Turn, select
+from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Client, Fault
 from plugins.dispatch.config import HealthConfig
 from plugins.dispatch.discovery.contract import Discovery
@@ -43,6 +45,7 @@ class PoolSettings:
     health: HealthConfig
     keep_alive_seconds: float
     transport: Transport | None = None
+    breaker: BreakerConfig = field(factory=BreakerConfig)
 
     def is_kin(self, other: "PoolSettings") -> bool:
         """Whether the workers of two pools have their health in common."""
@@ -61,6 +64,7 @@ class Pool:
     headers: Mapping[str, str] = field(init=False)
     client: Client = field(init=False)
     _roster: Roster = field(init=False)
+    _breakers: Breakers = field(init=False)
     _policy: Policy = field(init=False)
     _weighs: Weighs | None = field(init=False)
     _prepares: Prepares | None = field(init=False)
@@ -83,6 +87,7 @@ class Pool:
         self._hears = policy if isinstance(policy, HearsEndings) else None
         self._listens = policy if isinstance(policy, HearsTurns) else None
         self._roster = self._make_roster()
+        self._breakers = Breakers(settings.model, settings.role, settings.breaker, self._roster)
         self._watch = Watch(
             settings.model,
             settings.role,
@@ -110,6 +115,7 @@ class Pool:
     @property
     def ready(self) -> Sequence[Worker]:
         """The workers that take requests."""
+        self._breakers.advance()
         return self._roster.members
 
     def acquire(self, discovery: Discovery | None = None) -> Tenant:
@@ -129,6 +135,7 @@ class Pool:
         if self._membership.is_empty:
             await self._watch.stop()
             self._roster.close()
+            self._breakers.close()
             if isinstance(self._policy, HasSources):
                 await self._policy.stop()
             await self.client.close()
@@ -144,9 +151,11 @@ class Pool:
     def reserve(self, facts: Facts, but: Collection[Worker] = (), avoid: Iterable[str] = ()) -> Reservation | None:
         """Choose a worker that is ready and none of `but`, and count the load; None if there is none.
 
-        A worker at a URL of `avoid` is chosen only if there is no other.
+        A worker at a URL of `avoid` is chosen only if there is no other. With `but`, it is a request that has failed
+        once, which had better not be the one that tries an ejected worker.
         """
-        candidates = select(self._roster, but, avoid)
+        self._breakers.advance()
+        candidates = select(self._roster, but, (*avoid, *self._breakers.trying) if but else avoid)
         if candidates is None:
             return None
         worker = self._policy.choose(candidates, facts)
@@ -157,8 +166,22 @@ class Pool:
 
     def spare(self, but: Collection[Worker] = ()) -> Reservation | None:
         """A worker with the least work, among equals each in turn, for a request that the policy does not hear of."""
+        self._breakers.advance()
         candidates = select(self._roster, but)
         return None if candidates is None else self._charge(candidates.least(self._turn), 1, None)
+
+    def offers(self, but: Collection[Worker]) -> bool:
+        """Whether there is a worker that is ready and none of `but`."""
+        self._breakers.advance()
+        return select(self._roster, but) is not None
+
+    def vouch(self, worker: Worker) -> None:
+        """Take note that a worker has begun to answer the request that tries it."""
+        self._breakers.vouch(worker)
+
+    def ease(self, worker: Worker, seconds: float) -> None:
+        """Give a worker that is under pressure less to do, for `seconds` and some time after."""
+        self._roster.ease(worker, seconds)
 
     def report(self, worker: Worker, fault: Fault) -> None:
         """Take a worker that failed in traffic out until a probe succeeds."""
@@ -167,15 +190,17 @@ class Pool:
     def _charge(self, worker: Worker, work: int, facts: Facts | None) -> Reservation:
         self._roster.charge(worker, work)
         child(RESERVATIONS, self.settings.model, self.settings.role).inc()
-        return Reservation(worker, partial(self._give_back, worker, work, facts))
+        probe = self._breakers.begin(worker)
+        return Reservation(worker, partial(self._give_back, worker, work, facts, probe), probe)
 
-    def _give_back(self, worker: Worker, work: int, facts: Facts | None, success: bool) -> None:  # noqa: FBT001
+    def _give_back(self, worker: Worker, work: int, facts: Facts | None, probe: bool, verdict: Verdict) -> None:  # noqa: FBT001
         self._roster.discharge(worker, work)
-        if success:
+        if verdict is Verdict.SUCCESS:
             worker.heard = monotonic()
         child(RESERVATIONS, self.settings.model, self.settings.role).dec()
+        self._breakers.end(worker, verdict, probe=probe)
         if self._hears is not None and facts is not None:
-            self._hears.finished(worker, facts, success=success)
+            self._hears.finished(worker, facts, success=verdict is Verdict.SUCCESS)
 
     def _turned(self, worker: Worker) -> None:
         """Take note that a worker begins or ceases to take requests."""

@@ -85,9 +85,11 @@ def event_rejection(name: bytes, value: Mapping[str, Any], headers: Mapping[str,
     return worker_rejection(status, orjson.dumps({"error": told}), headers)
 
 
-def no_worker(message: str, seconds: int) -> Rejection:
-    """The rejection of a request that no worker was sent; after `seconds` there may be one."""
-    return Rejection(503, message, "no_worker_ready", (("retry-after", str(seconds)),))
+class NoWorker(Rejection):
+    """There is no worker to send a request to; after `seconds` there may be one."""
+
+    def __init__(self, message: str, seconds: int) -> None:
+        super().__init__(503, message, "no_worker_ready", (("retry-after", str(seconds)),))
 
 
 def api_missing(path: str) -> Rejection:

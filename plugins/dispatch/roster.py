@@ -19,11 +19,11 @@ def _tell_nobody(_worker: Worker) -> None:
 class Roster:
     """Kept as workers come and go and are given work, so that a choice does not have to look at each of them.
 
-    `members` take requests: they are up and do not drain. They are in the order of the configuration, and in
-    `mask` as a set of their indexes. `total` is the work on all of them. `changes` counts workers, up or
-    not, that were brought in, let go or given another weight. A member's height is the work on it and
-    `unit` more, which is what a request usually weighs, in proportion to its share. `turned` hears when a worker
-    begins or ceases to be a member, `left` when it is gone for good.
+    `members` take requests: they are up, not ejected, and do not drain. They are in the order of the configuration,
+    and in `mask` as a set of their indexes. `total` is the work on all of them. `changes` counts workers, up or
+    not, that were brought in, let go or given another weight. A member's height is the work on it and `unit` more, which is what a request
+    usually weighs, in proportion to its share. `turned` hears when a worker begins or ceases to be a member, `left`
+    when it is gone for good.
     """
 
     shares: Shares = field(factory=Shares)
@@ -62,8 +62,8 @@ class Roster:
         self.left(worker)
 
     def refresh(self, worker: Worker, *, eased: bool = True) -> None:
-        """Take note that a worker went up or down; who comes back is `eased` in."""
-        if worker.up is True and not worker.draining and self.has(worker):
+        """Take note that a worker went up or down, or was ejected or admitted; who comes back is `eased` in."""
+        if worker.up is True and not worker.draining and worker.circuit.allows and self.has(worker):
             self._enter(worker, eased=eased)
         else:
             self._leave(worker)
@@ -86,10 +86,10 @@ class Roster:
         else:
             worker.weight = weight
 
-    def ease(self, worker: Worker) -> None:
-        """Halve the share of a worker that says it is under pressure; it grows again as that of a new one does."""
+    def ease(self, worker: Worker, seconds: float = 0.0) -> None:
+        """Halve the share of a worker that is under pressure; after `seconds` it grows as that of a new one does."""
         if self.takes(worker):
-            self.shares.ease(worker)
+            self.shares.ease(worker, seconds)
             self._settle(worker)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Carries a plan out: its legs in their order, and the reply to the client."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from structlog.stdlib import get_logger
@@ -24,9 +25,6 @@ from plugins.endpoints import CHAT_COMPLETIONS
 from plugins.metrics import HANDOFFS_MISSING, child
 
 _EVENTS: Final = "text/event-stream; charset=utf-8"
-
-_ROUNDS: Final = 2
-"""How often a request's context phase is done, where nothing came of the first one's handoff."""
 
 log = get_logger()
 
@@ -70,12 +68,13 @@ async def _relay(job: Job, last: Leg) -> Reply:
     """Ask the context worker, then the generation worker, which is usually chosen only then.
 
     While the context phase runs, a generation worker would count load that it does not have yet, and might be
-    gone when it is needed.
+    gone when it is needed. A handoff that came to nothing is followed by a new one, as long as the generation leg may
+    be tried again.
     """
-    for left in reversed(range(_ROUNDS)):
+    while True:
         leg = Leg(job, job.service.engine.plan.legs[0])
         if last.attempts.worker is not None:
-            leg.attempts.take((last.attempts.worker.url,))
+            leg.choose((last.attempts.worker.url,))
         _, reading = await leg.ask(None)
         if isinstance(reading, FinalAnswer):
             _stamp(job, leg)
@@ -86,13 +85,9 @@ async def _relay(job: Job, last: Leg) -> Reply:
         if not reading.complete:
             child(HANDOFFS_MISSING, job.service.model).inc()
             log.warning("handoff.missing", model=job.service.model, request_id=job.exchange.id)
-        try:
+        last.attempts.partner = leg.attempts.latest
+        with suppress(SpentHandoff):
             return await _answer(job, last, reading)
-        except SpentHandoff as spent:
-            if not left:
-                last.fail(spent.fault)
-                raise spent.fault from spent
-    raise AssertionError("unreachable")
 
 
 async def _answer(job: Job, leg: Leg, handoff: Handoff | None) -> Reply:

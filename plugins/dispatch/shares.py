@@ -79,10 +79,10 @@ class Shares:
         """Be done with a worker for good."""
         self._seen.discard(worker)
 
-    def ease(self, worker: Worker) -> None:
-        """Halve a worker's share, unless it is as small already; it grows again as that of a new one does."""
+    def ease(self, worker: Worker, seconds: float = 0.0) -> None:
+        """Halve a worker's share, unless it is as small already; after `seconds` it grows as that of a new one does."""
         if self.slow_start_seconds and worker.share > worker.weight / 2:
-            self._lower(worker, STEPS // 2, self.clock())
+            self._lower(worker, STEPS // 2, self.clock() + seconds)
 
     def grow(self) -> list[Worker]:
         """Take the steps that are due, and say whose shares changed."""

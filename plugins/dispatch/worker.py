@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from attrs import define, field
 
+from plugins.dispatch.circuit import Circuit, Verdict
+
 
 class Role(StrEnum):
     """What a worker does: the context phase (prefill), or the generation phase (decode)."""
@@ -21,7 +23,8 @@ class Worker:
     `faults` what went wrong in traffic, so that a probe that was sent before a fault does not outweigh it.
     One that is `drained_by` anybody takes no new requests. `heard` is when it last sent something of an answer, in
     seconds of the monotonic clock. `weight` is its part of the work beside others, `share` the same
-    but less while it is new; `work` is what its reservations weigh, by the measure of the pool's policy.
+    but less while it is new; `work` is what its reservations weigh, by the measure of the pool's policy. `circuit`
+    says whether it is ejected for its errors.
     """
 
     url: str
@@ -35,6 +38,7 @@ class Worker:
     bootstrap_port: int | None = None
     share: float = field(default=1.0, init=False)
     work: int = field(default=0, init=False)
+    circuit: Circuit = field(factory=Circuit, init=False)
     drained_by: set[str] = field(factory=set, init=False)
 
     @property
@@ -45,13 +49,19 @@ class Worker:
 
 @define(eq=False)
 class Reservation:
-    """Load held on a worker from its choice until `release`, which may be called any number of times."""
+    """Load held on a worker from its choice until `release`, which may be called any number of times.
+
+    `probe`: the worker was ejected, and this request tries it. `verdict` is what a release without success will say
+    of the worker.
+    """
 
     worker: Worker
-    _given_back: Callable[[bool], None] | None = field(alias="given_back")
+    _given_back: Callable[[Verdict], None] | None = field(alias="given_back")
+    probe: bool = False
+    verdict: Verdict = field(default=Verdict.NEUTRAL, init=False)
 
     def release(self, *, success: bool = False) -> None:
         """Give the load back, and say whether the worker answered well."""
         give_back, self._given_back = self._given_back, None
         if give_back is not None:
-            give_back(success)
+            give_back(Verdict.SUCCESS if success else self.verdict)

@@ -14,12 +14,16 @@ from plugins.dispatch.config import HealthConfig, ModelConfig, RoleConfig
 from plugins.dispatch.engines.trtllm import TrtllmEngine
 from plugins.dispatch.plugin import Dispatch
 from plugins.dispatch.pool import Pool
+from plugins.dispatch.retry import RetryConfig
 from plugins.encode_reply import EncodeReply
 from plugins.endpoints import CHAT_COMPLETIONS
 from plugins.slots import MODEL, PAYLOAD, STREAM, TIMING, Payload, Timing
 
 QUIET = HealthConfig(interval_seconds=60)
 """Probes at the start and after a fault only, so that nothing else happens behind a test."""
+
+ONCE = RetryConfig(attempts=0)
+"""What a failure is when nothing is tried again."""
 
 MESSAGES = [{"role": "user", "content": "Say hello"}]
 

@@ -11,7 +11,7 @@ from plugins.dispatch.policy import Facts
 from plugins.dispatch.worker import Role
 from plugins.slots import SERVED, Payload, WorkerRejection
 from tests.dispatch.scripted import OK, ScriptedWorker, Seen, answer_ill, answer_ok, die, framed, hang, scripted
-from tests.dispatch.support import ask, body_of, exchange_of, pools, running, single
+from tests.dispatch.support import ONCE, ask, body_of, exchange_of, pools, running, single
 
 pytestmark = pytest.mark.anyio
 
@@ -88,10 +88,10 @@ async def test_without_a_ready_worker_nothing_is_sent() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_request_that_was_sent_is_not_sent_to_another_worker(stream: bool) -> None:
-    """The first worker may have done the work, so the second one is not asked to do it again."""
+async def test_without_retries_a_request_that_was_sent_is_not_sent_to_another_worker(stream: bool) -> None:
+    """The first worker may have done the work; whoever does not want it done twice says so."""
     async with scripted(die) as first, scripted(answer_ok) as second:
-        async with running(single(first.url, second.url)) as dispatch:
+        async with running(single(first.url, second.url), retry=ONCE) as dispatch:
             error = (await ask(dispatch, exchange_of(body_of(stream=stream)))).error
             assert [worker.up for worker in pools(dispatch)[0].workers] == [False, True]
         assert (len(first.seen), len(second.seen)) == (1, 0)

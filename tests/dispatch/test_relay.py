@@ -16,7 +16,7 @@ from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
 from plugins.metrics import CONTEXT, GENERATION
 from plugins.slots import CONVERSATION, SERVED, Conversation
 from tests.dispatch.counters import Counters
-from tests.dispatch.support import Answer, ask, exchange_of, loads, pools, relay, running, single
+from tests.dispatch.support import ONCE, Answer, ask, exchange_of, loads, pools, relay, running, single
 
 pytestmark = pytest.mark.anyio
 
@@ -40,12 +40,12 @@ class Relay:
 
 @pytest.fixture(params=["json", "msgpack"])
 async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Relay]:
-    """The relay, in both formats of bodies."""
+    """The relay, in both formats of bodies, without retries."""
     strict = request.param == "msgpack"
     async with (
         run_stub("trtllm", role="context", require_msgpack=strict) as context,
         run_stub("trtllm", role="generation", require_msgpack=strict) as generation,
-        running(relay([context.url], [generation.url], body=request.param)) as dispatch,
+        running(relay([context.url], [generation.url], body=request.param), retry=ONCE) as dispatch,
     ):
         yield Relay(context, generation, dispatch)
 

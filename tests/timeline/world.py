@@ -66,6 +66,7 @@ plugins:
     config:
       health: {{interval_seconds: 60}}
       read_timeout_seconds: 2
+      retry: {{attempts: 0}}
       pools:
         - {{model: stub, engine: openai, workers: ["{stubs["both"].url}"]}}
         - model: pair

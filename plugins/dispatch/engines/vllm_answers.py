@@ -50,7 +50,7 @@ def read_relayed(answer: bytes, *, lease: float, reuse: bool) -> Handoff:
     data = _read(answer)
     params = data.get(PARAMS)
     if not params:
-        return Handoff({}, complete=False, notes=Notes())
+        return Handoff({}, complete=False, reusable=True, notes=Notes())
     if not isinstance(params, dict) or any(params.get(name) in (None, "") for name in _WHERE):
         raise MalformedFault(f"{PARAMS} lacks one of {', '.join(_WHERE)}", "the context worker's handoff is incomplete")
     raw = raw_member(answer, PARAMS, params)
@@ -61,7 +61,7 @@ def read_relayed(answer: bytes, *, lease: float, reuse: bool) -> Handoff:
 
 def read_shared(answer: bytes) -> Handoff:
     """The handoff of a context worker whose KV cache is found by the prompt itself."""
-    return Handoff({}, notes=Notes(counts=_counts(_read(answer))))
+    return Handoff({}, reusable=True, notes=Notes(counts=_counts(_read(answer))))
 
 
 def read_paired(answer: bytes) -> Handoff:

@@ -17,7 +17,7 @@ from plugins.endpoints import CHAT_COMPLETIONS
 from plugins.metrics import CONTEXT, GENERATION
 from tests.dispatch.counters import Counters
 from tests.dispatch.engines.pairs import ASKED, CHAT, Pair, aggregated, pair_of, texts_of, usage_of
-from tests.dispatch.support import ask, exchange_of
+from tests.dispatch.support import ONCE, ask, exchange_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,9 +36,9 @@ SETUPS: dict[str, tuple[Engine, dict[str, Any]]] = {
 
 @pytest.fixture(params=SETUPS)
 async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
-    """A pair of each engine and connector."""
+    """A pair of each engine and connector, without retries."""
     engine, stub = SETUPS[request.param]
-    async with pair_of(engine, **stub) as pair:
+    async with pair_of(engine, settings={"retry": ONCE}, **stub) as pair:
         yield pair
 
 

@@ -8,11 +8,12 @@ import pytest
 from attrs import evolve
 
 from plugins.dispatch.engines.vllm import VllmEngine
+from plugins.dispatch.retry import RetryConfig
 from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
 from plugins.metrics import HANDOFFS_MISSING
 from plugins.slots import DEADLINE
 from tests.dispatch.engines.pairs import ASKED, CHAT, COMPLETION, aggregated, config_of, pair_of, texts_of, usage_of
-from tests.dispatch.support import ask, exchange_of, pools, running
+from tests.dispatch.support import ONCE, ask, exchange_of, pools, running
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,7 @@ async def test_a_missing_handoff_costs_time_alone() -> None:
 
 async def test_a_stream_that_fails_after_its_role_has_a_status() -> None:
     """The generation worker opens a stream before it knows whether it gets the KV cache."""
-    async with pair_of(VllmEngine()) as pair:
+    async with pair_of(VllmEngine(), settings={"retry": ONCE}) as pair:
         pair.generation.add_fault("error_event", after=1)
         error = (await pair.ask(CHAT, stream=True)).error
         assert error.status == 500
@@ -56,7 +57,7 @@ async def test_a_stream_that_fails_after_its_role_has_a_status() -> None:
 
 async def test_a_handoff_that_was_held_for_too_long_is_made_anew() -> None:
     """And the worker is not sent the old one, which by then may name another request's blocks."""
-    async with pair_of(VllmEngine(lease_seconds=1e-9)) as pair:
+    async with pair_of(VllmEngine(lease_seconds=1e-9), settings={"retry": RetryConfig(attempts=1)}) as pair:
         error = (await pair.ask(CHAT)).error
         assert error.status == 504
         assert pair.context.state().finished == 2

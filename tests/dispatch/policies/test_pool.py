@@ -16,7 +16,7 @@ from plugins.dispatch.worker import Worker
 from plugins.dispatch.worker_config import WorkerConfig
 from tests.dispatch.policies.test_every_policy import NAMES
 from tests.dispatch.scripted import Seen, answer_ok, die, hang, scripted
-from tests.dispatch.support import QUIET, ask, body_of, exchange_of, loads, pools, running, single
+from tests.dispatch.support import ONCE, QUIET, ask, body_of, exchange_of, loads, pools, running, single
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +95,7 @@ async def test_the_end_of_a_stream_is_a_success_and_a_broken_one_is_not(stream: 
 
     async with scripted(answer) as worker:
         policy = Witness()
-        async with running(single(worker.url, policy=policy)) as dispatch:
+        async with running(single(worker.url, policy=policy), retry=ONCE) as dispatch:
             await ask(dispatch, exchange_of(body_of(stream=stream)))
             worker.script = die
             await ask(dispatch, exchange_of(body_of(stream=stream)))
