@@ -81,7 +81,7 @@ class _Line:
 
 @frozen
 class AccessLog:
-    """Log one line `request.finished` for each request: endpoint, status, outcome, seconds, model, workers.
+    """Log one line `request.finished` for each request: endpoint, status, outcome, seconds, model, workers, attempts.
 
     No header, no body and no conversation id is logged. A client that left is logged with status 499, and so
     is a request that was cancelled before its answer. With `trace_span` the line has the trace's id.
