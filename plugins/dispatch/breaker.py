@@ -10,7 +10,7 @@ from typing import Any, Final
 from attrs import Attribute, define, field, frozen, validators
 from structlog.stdlib import get_logger
 
-from plugins.dispatch.circuit import State, Verdict, Window
+from plugins.dispatch.circuit import State, Verdict
 from plugins.dispatch.roster import Roster
 from plugins.dispatch.worker import Role, Worker
 from plugins.metrics import BREAKERS_OPEN, EJECTIONS, child
@@ -28,7 +28,8 @@ class BreakerConfig:
     After `failures` in a row (0 switches breakers off), or when of at least `requests` within `window_seconds` a
     `failure_share` failed and twice the share of its pool's other workers, it is ejected for `open_seconds`, twice
     as long each time, up to `max_open_seconds`. Then one request tries it. No more than `ejected_share` of a pool,
-    by weight, is ever out because of breakers; and nobody is ejected for what most of the others do as well.
+    by weight, is ever out because of breakers; and nobody is ejected for failures in a row while most of the others
+    fail as well.
     """
 
     failures: int = field(default=5, validator=validators.ge(0))
@@ -55,7 +56,6 @@ class Breakers:
     roster: Roster
     clock: Callable[[], float] = monotonic
     draw: Callable[[], float] = random
-    _window: Window = field(factory=Window, init=False)
     _out: set[Worker] = field(factory=set, init=False)
     _due: list[tuple[float, int, Worker]] = field(factory=list, init=False)
     _numbers: Iterator[int] = field(factory=count, init=False)
@@ -123,7 +123,6 @@ class Breakers:
     def _count(self, worker: Worker, *, failed: bool, at_once: bool) -> None:
         now, circuit, seconds = self.clock(), worker.circuit, self.config.window_seconds
         circuit.window.note(now, seconds, failed=failed)
-        self._window.note(now, seconds, failed=failed)
         if not failed:
             circuit.streak = 0
             return
@@ -135,14 +134,18 @@ class Breakers:
     def _why(self, worker: Worker, now: float) -> str | None:
         """Why a worker should be ejected, if it should: it stands out from the others."""
         config, circuit = self.config, worker.circuit
-        failed, ended = circuit.window.totals(now, config.window_seconds)
-        all_failed, all_ended = self._window.totals(now, config.window_seconds)
-        others = (all_failed - failed) / (all_ended - ended) if all_ended > ended else 0.0
         if circuit.streak >= config.failures:
-            return "consecutive" if others < config.failure_share else None
-        if ended >= config.requests and failed >= ended * max(config.failure_share, 2 * others):
-            return "share"
-        return None
+            # workers and not requests are compared: one that fails at once ends more of them than all the others
+            streaks = [one.circuit.streak for one in self.roster.members if one is not worker]
+            return "consecutive" if 2 * sum(streak > 0 for streak in streaks) <= len(streaks) else None
+        failed, ended = circuit.window.totals(now, config.window_seconds)
+        if ended < config.requests or failed < ended * config.failure_share:
+            return None
+        all_failed = all_ended = 0
+        for one in self.roster.members:
+            one_failed, one_ended = one.circuit.window.totals(now, config.window_seconds)
+            all_failed, all_ended = all_failed + one_failed, all_ended + one_ended
+        return "share" if failed * (all_ended - ended) >= 2 * (all_failed - failed) * ended else None
 
     def _can_spare(self, worker: Worker) -> bool:
         """Whether enough of the pool is left without a worker; those that are down are out as well."""
