@@ -1,6 +1,5 @@
 """The states of a worker's breaker, and what moves it from one to the next."""
 
-
 import pytest
 
 from plugins.dispatch.breaker import BreakerConfig

@@ -16,9 +16,12 @@ QUICK = RetryConfig(pause_seconds=0.001)
 async def test_the_last_answer_of_a_worker_is_the_clients(transport: str) -> None:
     """With its status, its words and its `Retry-After`, and not one made up here."""
     one, two = declines(500, "first"), declines(429, "second", "retry-after: 7")
-    async with scripted(one) as first, scripted(two) as second:
-        async with running(single(first.url, second.url, transport=transport)) as dispatch:
-            error = (await ask(dispatch, exchange_of(body_of()))).error
+    async with (
+        scripted(one) as first,
+        scripted(two) as second,
+        running(single(first.url, second.url, transport=transport)) as dispatch,
+    ):
+        error = (await ask(dispatch, exchange_of(body_of()))).error
     assert (error.status, error.message, error.headers) == (429, "second", (("retry-after", "7"),))
 
 

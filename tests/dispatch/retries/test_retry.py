@@ -18,6 +18,8 @@ from tests.dispatch.support import ask, body_of, exchange_of, loads, pools, runn
 pytestmark = pytest.mark.anyio
 
 RETRIED = [408, 429, 500, 502, 503, 504]
+
+
 def retries(reason: str) -> float:
     """How many retries were counted."""
     return float(child(RETRIES, "m", "generation", reason)._value.get())

@@ -116,14 +116,17 @@ async def test_one_attempt_is_all_when_tensorrt_llms_variable_says_so(
 ) -> None:
     """Not even a kept connection that had gone is replaced; the log says once that it holds."""
     monkeypatch.setenv("TRTLLM_DISAGG_NO_RETRY", "1")
-    async with scripted(answer_ok) as first, scripted(answer_ok) as second:
-        async with running(single(first.url, second.url, transport=transport)) as dispatch:
-            for _ in range(2):
-                await ask(dispatch, exchange_of(body_of()))
-            first.script = die
-            exchange = exchange_of(body_of())
-            assert (await ask(dispatch, exchange)).error.status == 502
-            assert exchange[SERVED].attempts == 1
+    async with (
+        scripted(answer_ok) as first,
+        scripted(answer_ok) as second,
+        running(single(first.url, second.url, transport=transport)) as dispatch,
+    ):
+        for _ in range(2):
+            await ask(dispatch, exchange_of(body_of()))
+        first.script = die
+        exchange = exchange_of(body_of())
+        assert (await ask(dispatch, exchange)).error.status == 502
+        assert exchange[SERVED].attempts == 1
     assert [line["variable"] for line in logged if line["event"] == "retry.disabled"] == ["TRTLLM_DISAGG_NO_RETRY"]
 
 
@@ -153,13 +156,16 @@ async def test_a_stream_that_is_closed_before_its_first_chunk_is_read_leaves_not
 
 async def test_a_request_that_is_cancelled_closes_the_workers_connection(transport: str) -> None:
     """That of the second worker as well as that of the first."""
-    async with scripted(declines(500)) as first, scripted(hang) as second:
-        async with running(single(first.url, second.url, transport=transport)) as dispatch:
-            exchange = exchange_of(body_of())
-            task = asyncio.create_task(ask(dispatch, exchange))
-            await second.until(lambda: len(second.seen) == 1)
-            exchange.interrupt(ClientGone())
-            with pytest.raises(ClientGone):
-                await task
-            await second.until(lambda: second.open == 0)
-            assert [worker.circuit.streak for worker in pools(dispatch)[0].workers] == [1, 0]
+    async with (
+        scripted(declines(500)) as first,
+        scripted(hang) as second,
+        running(single(first.url, second.url, transport=transport)) as dispatch,
+    ):
+        exchange = exchange_of(body_of())
+        task = asyncio.create_task(ask(dispatch, exchange))
+        await second.until(lambda: len(second.seen) == 1)
+        exchange.interrupt(ClientGone())
+        with pytest.raises(ClientGone):
+            await task
+        await second.until(lambda: second.open == 0)
+        assert [worker.circuit.streak for worker in pools(dispatch)[0].workers] == [1, 0]
