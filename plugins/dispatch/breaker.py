@@ -93,6 +93,8 @@ class Breakers:
 
     def end(self, worker: Worker, verdict: Verdict, *, probe: bool) -> None:
         """Take note of how an attempt ended; called once for each choice."""
+        if not self.roster.has(worker):
+            return
         if probe and worker.circuit.state is State.PROBED:
             self._end_probe(worker, verdict)
         elif verdict is Verdict.SUCCESS or verdict is Verdict.FAILURE:
@@ -103,6 +105,7 @@ class Breakers:
 
     def forget(self, worker: Worker) -> None:
         """Be done with a worker for good."""
+        worker.circuit.state = State.CLOSED
         if worker in self._out:
             self._out.discard(worker)
             child(BREAKERS_OPEN, self.model, self.role).dec()
@@ -184,4 +187,4 @@ class Breakers:
 
     def _turn(self, worker: Worker, state: State) -> None:
         worker.circuit.state = state
-        self.roster.refresh(worker)
+        self.roster.refresh(worker, eased=state is not State.HALF_OPEN)  # one request is little enough

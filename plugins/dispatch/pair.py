@@ -39,6 +39,7 @@ async def run_pair(job: Job, generation: Leg) -> tuple[Handoff | None, Response,
             handoff = await _meet(job, context)
             return await _run_both(job, context, generation, handoff)
         except _PairFailed as failed:
+            generation.attempts.drop()
             if worker is not None and failed.error.status >= 500:
                 job.service.introductions.forget(worker)
             if not await failed.leg.recover(failed.error, failed.handoff):

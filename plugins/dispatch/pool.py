@@ -102,10 +102,14 @@ class Pool:
         """The roster that the policy chooses from, and that tells it who takes requests."""
         unit = 1 if self._weighs is None else self._weighs.unit
         roster = Roster(Shares(self.settings.health.slow_start_seconds), unit)
-        roster.turned = self._turned
-        if isinstance(self._policy, HearsLeaving):
-            roster.left = self._policy.left
+        roster.turned, roster.left = self._turned, self._forget
         return roster
+
+    def _forget(self, worker: Worker) -> None:
+        """Tell whoever remembers a worker that it is gone for good."""
+        self._breakers.forget(worker)
+        if isinstance(self._policy, HearsLeaving):
+            self._policy.left(worker)
 
     @property
     def workers(self) -> Sequence[Worker]:

@@ -20,11 +20,12 @@ class Fleet:
     config: BreakerConfig = PLAIN
     clock: Clock = field(factory=Clock)
     model: str = "m"
+    slow_start: float = 0.0
     roster: Roster = field(init=False)
     breakers: Breakers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.roster = roster_of(self.count, clock=self.clock)
+        self.roster = roster_of(self.count, slow_start=self.slow_start, clock=self.clock)
         self.breakers = Breakers(self.model, Role.CONTEXT, self.config, self.roster, self.clock, lambda: 0.0)
 
     def worker(self, index: int) -> Worker:

@@ -38,6 +38,16 @@ def test_an_ejected_worker_is_tried_when_its_time_is_over() -> None:
     assert (fleet.state(0), fleet.members) == (State.HALF_OPEN, [0, 1, 2])
 
 
+def test_a_worker_that_is_to_be_tried_is_not_eased_in() -> None:
+    """One request is little enough, and should come soon; when it has succeeded, the worker is as good as new."""
+    fleet = Fleet(3, slow_start=10.0)
+    fleet.eject(0)
+    fleet.after(8)
+    assert fleet.worker(0).share == 1.0
+    fleet.serve(0)
+    assert fleet.worker(0).share == 0.1
+
+
 def test_exactly_one_request_tries_it() -> None:
     """From its choice to its end the worker is no member, so that nobody else can choose it."""
     fleet = Fleet(3)

@@ -119,12 +119,29 @@ def test_the_last_worker_is_not_held_back() -> None:
 
 
 def test_a_worker_that_leaves_the_pool_is_forgotten() -> None:
-    """What was sent to it still ends, and nothing is tried again."""
+    """What was sent to it still ends, and ejects nobody."""
     fleet = Fleet(3)
+    fleet.roster.left = fleet.breakers.forget
     fleet.eject(0)
     worker = fleet.worker(0)
     fleet.roster.remove(worker)
-    fleet.breakers.forget(worker)
     fleet.after(1000)
-    fleet.breakers.end(worker, Verdict.SUCCESS, probe=False)
+    for _ in range(10):
+        fleet.breakers.end(worker, Verdict.FAILURE, probe=True)
     assert [one.index for one in fleet.roster.members] == [1, 2]
+    assert fleet.breakers.trying == []
+    assert fleet.breakers._out == set()
+
+
+def test_when_a_pool_ends_its_breakers_do() -> None:
+    """What was sent before still ends, and ejects nobody."""
+    fleet = Fleet(3)
+    fleet.eject(0)
+    fleet.after(8)
+    assert fleet.breakers.begin(fleet.worker(0))
+    fleet.roster.close()
+    fleet.breakers.close()
+    for index in range(3):
+        for _ in range(10):
+            fleet.breakers.end(fleet.worker(index), Verdict.FAILURE, probe=True)
+    assert fleet.breakers._out == set()
