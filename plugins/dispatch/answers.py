@@ -36,21 +36,16 @@ async def check_head(response: Response, *, stream: bool) -> None:
         raise MalformedFault(f"content encoding {encoding!r:.100}")
 
 
-async def first_bytes(response: Response) -> bytes:
-    """The first bytes of a stream, unless what it opens with is an error that should have been a status.
+def check_first(response: Response, chunk: bytes) -> None:
+    """Let the first bytes of a stream through, unless what it opens with is an error that should have been a status.
 
     Raises:
         WorkerRejection: the worker answered with an error event.
-        Fault: the stream broke, or ended.
     """
-    first = await response.chunk()
-    if not first:
-        raise MalformedFault("the stream ended before its first byte")
-    if b"error" in first:
-        for name, data in events(first):
+    if b"error" in chunk:
+        for name, data in events(chunk):
             if check_event(name, data, response):
-                break
-    return first
+                return
 
 
 def check_event(name: bytes, data: bytes, response: Response) -> bool:

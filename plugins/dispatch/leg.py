@@ -8,13 +8,13 @@ from attrs import define, field
 from structlog.stdlib import get_logger
 
 from kernel import Rejection
-from plugins.dispatch.answers import check_head, check_whole, first_bytes
+from plugins.dispatch.answers import check_head, check_whole
 from plugins.dispatch.attempts import Attempts
 from plugins.dispatch.client import ConnectFault, Fault, Response, read_whole
 from plugins.dispatch.engine import Handoff, Reading
 from plugins.dispatch.handoffs import SpentHandoff
 from plugins.dispatch.job import Job
-from plugins.dispatch.opening import Opening
+from plugins.dispatch.opening import Opening, first_bytes
 from plugins.dispatch.retry import reason_of
 from plugins.dispatch.worker import Role, Worker
 from plugins.metrics import CONTEXT, GENERATION, LegMetrics

@@ -4,7 +4,7 @@ from typing import Final
 
 from attrs import define, field
 
-from plugins.dispatch.answers import check_event
+from plugins.dispatch.answers import check_event, check_first
 from plugins.dispatch.client import MalformedFault, Response
 from plugins.sse import boundary, events
 
@@ -48,3 +48,17 @@ class Opening:
                 if check_event(name, data, response):
                     return True
         return self._events > _EVENTS or len(self._held) > _BYTES
+
+
+async def first_bytes(response: Response) -> bytes:
+    """The first bytes of a stream, unless they are an error that should have been a status.
+
+    Raises:
+        WorkerRejection: the worker told of an error.
+        Fault: the stream broke, or ended.
+    """
+    first = await response.chunk()
+    if not first:
+        raise MalformedFault("the stream ended before its first byte")
+    check_first(response, first)
+    return first

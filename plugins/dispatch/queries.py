@@ -9,13 +9,15 @@ from attrs import define, field
 
 from kernel import BytesReply, DataReply, Exchange, Rejection, Reply
 from plugins.dispatch.answers import check_head, check_whole
+from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, read_whole
 from plugins.dispatch.engine import Body
 from plugins.dispatch.headers import headers_for_client, headers_for_worker
 from plugins.dispatch.job import Service, begin
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.prompt import pieces
-from plugins.dispatch.rejections import no_worker
+from plugins.dispatch.rejections import NoWorker
+from plugins.dispatch.retry import relief_of, verdict_of
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.endpoints import COUNT_TOKENS, TOKENIZE, Api
 from plugins.slots import OFFER, PAYLOAD, SERVED, Served
@@ -28,6 +30,9 @@ ANSWER_LIMIT: Final = 256 * 1024 * 1024
 
 _CHARACTERS_A_TOKEN: Final = 4
 """By which tokens are estimated that a client wants to know of: rather too many than too few."""
+
+_ASIDES: Final = (COUNT_TOKENS.path, TOKENIZE.path)
+"""What a worker answers as well when it cannot compute any more."""
 
 _CHAT_FIELDS: Final = ("messages", "tools", "chat_template_kwargs")
 """What of a chat its tokens depend on."""
@@ -76,24 +81,30 @@ class _Query:
             Rejection: as `answer_query`.
         """
         while len(self._tried) < ATTEMPTS and (taken := self._take()) is not None:
-            (pool, reservation), success = taken, False
+            pool, reservation = taken
             self.served.workers.append(reservation.worker.url)
             try:
                 answer = await self._attempt(pool, reservation.worker, path, body)
-                success = True
-            except ConnectFault as fault:
-                pool.report(reservation.worker, fault)
+                reservation.release(success=path not in _ASIDES)
+            except Rejection as error:
+                self._conclude(pool, reservation, error)
+                if not isinstance(error, ConnectFault):
+                    raise
                 self._tried.append(reservation.worker)
-            except Fault as fault:
-                if fault.worker_down:
-                    pool.report(reservation.worker, fault)
-                raise
             else:
                 return answer
             finally:
-                reservation.release(success=success)
+                reservation.release()
         what = "could be reached" if self._tried else "is ready"
-        raise no_worker(f"no worker of this model {what}", self.service.retry_seconds)
+        raise NoWorker(f"no worker of this model {what}", self.service.retry_seconds)
+
+    def _conclude(self, pool: Pool, reservation: Reservation, error: Rejection) -> None:
+        reservation.verdict = verdict_of(error)
+        reservation.release()
+        if reservation.verdict is Verdict.PRESSURE:
+            pool.ease(reservation.worker, relief_of(error))
+        if isinstance(error, Fault) and error.worker_down:
+            pool.report(reservation.worker, error)
 
     def _take(self) -> tuple[Pool, Reservation] | None:
         """Prompts are the business of context workers; while there are none, the others know the same."""
