@@ -115,7 +115,7 @@ class Attempts:
         caused = error.status >= 500 and not isinstance(error, Fault) and _is_gone(self.partner)
         reservation.verdict = Verdict.NEUTRAL if caused else verdict_of(error)
         if reservation.verdict is Verdict.PRESSURE:
-            self.pool.ease(worker, relief_of(error))
+            self.pool.breakers.press(worker, relief_of(error))
         self.drop()
         if caused or isinstance(error, StaleFault | StaleHandoff):
             return
@@ -141,7 +141,7 @@ class Attempts:
     def vouch(self) -> None:
         """Take note that the worker has begun to answer well."""
         if self._reservation is not None and self._reservation.probe:
-            self.pool.vouch(self._reservation.worker)
+            self.pool.breakers.vouch(self._reservation.worker)
 
     def settle(self) -> None:
         """Take note that the worker is done with the request by itself."""

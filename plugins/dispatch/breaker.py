@@ -91,6 +91,10 @@ class Breakers:
         if worker.circuit.state is State.PROBED:
             self._close(worker, "it answers")
 
+    def press(self, worker: Worker, seconds: float) -> None:
+        """Give a worker that says it has too much to do less, for `seconds` and some time after."""
+        self.roster.ease(worker, seconds)
+
     def end(self, worker: Worker, verdict: Verdict, *, probe: bool) -> None:
         """Take note of how an attempt ended; called once for each choice."""
         if not self.roster.has(worker):

@@ -36,6 +36,7 @@ class _State:
     uses: list[tuple[Pool, Tenant]] = field(factory=list)
     inherited: list[tuple[Pool, Tenant]] = field(factory=list)
     created: int = 0
+    retry: RetryConfig = field(factory=RetryConfig)
 
 
 @frozen
@@ -64,9 +65,9 @@ class Dispatch:
         """Start the other pools, and wait a moment for the first probes."""
         state = self._state
         state.created = int(time.time())
-        retry = self.retry.effective()
+        state.retry = self.retry.effective()
         for model in self.pools:
-            service = self._build_service(model, retry)
+            service = self._build_service(model)
             for name in (model.model, *model.aliases):
                 state.services[name] = service
         inherited, state.inherited = state.inherited, []
@@ -135,7 +136,7 @@ class Dispatch:
             Card(name, model.engine.name, created) for model in self.pools for name in (model.model, *model.aliases)
         ]
 
-    def _build_service(self, model: ModelConfig, retry: RetryConfig) -> Service:
+    def _build_service(self, model: ModelConfig) -> Service:
         pools = {}
         for role, config in model.roles().items():
             settings = PoolSettings(
@@ -155,7 +156,7 @@ class Dispatch:
             Limits(connect, read=self.read_timeout_seconds), Limits(connect, total=self.total_timeout_seconds)
         )
         seconds = math.ceil(self.health.interval_seconds)
-        return Service(model.model, model.engine, pools, patience, seconds, model.handoff, retry=retry)
+        return Service(model.model, model.engine, pools, patience, seconds, model.handoff, retry=self._state.retry)
 
     def _find_pool(self, settings: PoolSettings) -> Pool:
         """The pool of the predecessor with these settings, or a new one that knows what the predecessor's knew."""

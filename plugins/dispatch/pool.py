@@ -56,15 +56,15 @@ class PoolSettings:
 class Pool:
     """Runs while it has users, from `acquire` to `release`; made inside a running event loop.
 
-    `health` is what was known of workers before, by URL.
+    `health` is what was known of workers before, by URL. `breakers` eject those that fail requests.
     """
 
     settings: PoolSettings
     health: Mapping[str, bool | None] = field(factory=dict)
     headers: Mapping[str, str] = field(init=False)
     client: Client = field(init=False)
+    breakers: Breakers = field(init=False)
     _roster: Roster = field(init=False)
-    _breakers: Breakers = field(init=False)
     _policy: Policy = field(init=False)
     _weighs: Weighs | None = field(init=False)
     _prepares: Prepares | None = field(init=False)
@@ -86,30 +86,14 @@ class Pool:
         self._prepares = policy if isinstance(policy, Prepares) else None
         self._hears = policy if isinstance(policy, HearsEndings) else None
         self._listens = policy if isinstance(policy, HearsTurns) else None
-        self._roster = self._make_roster()
-        self._breakers = Breakers(settings.model, settings.role, settings.breaker, self._roster)
+        unit = 1 if self._weighs is None else self._weighs.unit
+        # what the policy chooses from, and what tells it who takes requests
+        self._roster = Roster(Shares(settings.health.slow_start_seconds), unit, self._turned, self._forget)
+        self.breakers = Breakers(settings.model, settings.role, settings.breaker, self._roster)
         self._watch = Watch(
-            settings.model,
-            settings.role,
-            settings.health,
-            self.client,
-            self.headers,
-            self._roster.refresh,
+            settings.model, settings.role, settings.health, self.client, self.headers, self._roster.refresh
         )
         self._membership = Membership(settings.model, settings.role, self._roster, self._watch, self.health)
-
-    def _make_roster(self) -> Roster:
-        """The roster that the policy chooses from, and that tells it who takes requests."""
-        unit = 1 if self._weighs is None else self._weighs.unit
-        roster = Roster(Shares(self.settings.health.slow_start_seconds), unit)
-        roster.turned, roster.left = self._turned, self._forget
-        return roster
-
-    def _forget(self, worker: Worker) -> None:
-        """Tell whoever remembers a worker that it is gone for good."""
-        self._breakers.forget(worker)
-        if isinstance(self._policy, HearsLeaving):
-            self._policy.left(worker)
 
     @property
     def workers(self) -> Sequence[Worker]:
@@ -119,7 +103,7 @@ class Pool:
     @property
     def ready(self) -> Sequence[Worker]:
         """The workers that take requests."""
-        self._breakers.advance()
+        self.breakers.advance()
         return self._roster.members
 
     def acquire(self, discovery: Discovery | None = None) -> Tenant:
@@ -139,7 +123,7 @@ class Pool:
         if self._membership.is_empty:
             await self._watch.stop()
             self._roster.close()
-            self._breakers.close()
+            self.breakers.close()
             if isinstance(self._policy, HasSources):
                 await self._policy.stop()
             await self.client.close()
@@ -158,8 +142,8 @@ class Pool:
         A worker at a URL of `avoid` is chosen only if there is no other. With `but`, it is a request that has failed
         once, which had better not be the one that tries an ejected worker.
         """
-        self._breakers.advance()
-        candidates = select(self._roster, but, (*avoid, *self._breakers.trying) if but else avoid)
+        self.breakers.advance()
+        candidates = select(self._roster, but, (*avoid, *self.breakers.trying) if but else avoid)
         if candidates is None:
             return None
         worker = self._policy.choose(candidates, facts)
@@ -170,22 +154,14 @@ class Pool:
 
     def spare(self, but: Collection[Worker] = ()) -> Reservation | None:
         """A worker with the least work, among equals each in turn, for a request that the policy does not hear of."""
-        self._breakers.advance()
+        self.breakers.advance()
         candidates = select(self._roster, but)
         return None if candidates is None else self._charge(candidates.least(self._turn), 1, None)
 
     def offers(self, but: Collection[Worker]) -> bool:
         """Whether there is a worker that is ready and none of `but`."""
-        self._breakers.advance()
+        self.breakers.advance()
         return select(self._roster, but) is not None
-
-    def vouch(self, worker: Worker) -> None:
-        """Take note that a worker has begun to answer the request that tries it."""
-        self._breakers.vouch(worker)
-
-    def ease(self, worker: Worker, seconds: float) -> None:
-        """Give a worker that is under pressure less to do, for `seconds` and some time after."""
-        self._roster.ease(worker, seconds)
 
     def report(self, worker: Worker, fault: Fault) -> None:
         """Take a worker that failed in traffic out until a probe succeeds."""
@@ -194,7 +170,7 @@ class Pool:
     def _charge(self, worker: Worker, work: int, facts: Facts | None) -> Reservation:
         self._roster.charge(worker, work)
         child(RESERVATIONS, self.settings.model, self.settings.role).inc()
-        probe = self._breakers.begin(worker)
+        probe = self.breakers.begin(worker)
         return Reservation(worker, partial(self._give_back, worker, work, facts, probe), probe)
 
     def _give_back(self, worker: Worker, work: int, facts: Facts | None, probe: bool, verdict: Verdict) -> None:  # noqa: FBT001
@@ -202,9 +178,15 @@ class Pool:
         if verdict is Verdict.SUCCESS:
             worker.heard = monotonic()
         child(RESERVATIONS, self.settings.model, self.settings.role).dec()
-        self._breakers.end(worker, verdict, probe=probe)
+        self.breakers.end(worker, verdict, probe=probe)
         if self._hears is not None and facts is not None:
             self._hears.finished(worker, facts, success=verdict is Verdict.SUCCESS)
+
+    def _forget(self, worker: Worker) -> None:
+        """Take note that a worker is gone for good."""
+        self.breakers.forget(worker)
+        if isinstance(self._policy, HearsLeaving):
+            self._policy.left(worker)
 
     def _turned(self, worker: Worker) -> None:
         """Take note that a worker begins or ceases to take requests."""

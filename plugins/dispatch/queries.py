@@ -102,7 +102,7 @@ class _Query:
         reservation.verdict = verdict_of(error)
         reservation.release()
         if reservation.verdict is Verdict.PRESSURE:
-            pool.ease(reservation.worker, relief_of(error))
+            pool.breakers.press(reservation.worker, relief_of(error))
         if isinstance(error, Fault) and error.worker_down:
             pool.report(reservation.worker, error)
 

@@ -21,9 +21,9 @@ class Roster:
 
     `members` take requests: they are up, not ejected, and do not drain. They are in the order of the configuration,
     and in `mask` as a set of their indexes. `total` is the work on all of them. `changes` counts workers, up or
-    not, that were brought in, let go or given another weight. A member's height is the work on it and `unit` more, which is what a request
-    usually weighs, in proportion to its share. `turned` hears when a worker begins or ceases to be a member, `left`
-    when it is gone for good.
+    not, that were brought in, let go or given another weight. A member's height is the work on it and `unit` more,
+    which is what a request usually weighs, in proportion to its share. `turned` hears when a worker begins or ceases
+    to be a member, `left` when it is gone for good.
     """
 
     shares: Shares = field(factory=Shares)

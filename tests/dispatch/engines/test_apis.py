@@ -12,6 +12,7 @@ from plugins.dispatch.engines.vllm import VllmEngine
 from plugins.endpoints import MESSAGES, RESPONSES
 from tests.dispatch.engines.apis import BODIES, CELLS, SETUPS, alone, counts_of, names_of
 from tests.dispatch.engines.pairs import Pair, pair_of
+from tests.dispatch.support import ONCE
 from tests.stub.pairs import frames, text_of
 
 pytestmark = pytest.mark.anyio
@@ -21,10 +22,10 @@ USAGE = {"stream_options": {"include_usage": True}}
 
 @pytest.fixture
 async def cell(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Pair, Endpoint]]:
-    """A pair of one engine's workers, and an API that they answer."""
+    """A pair of one engine's workers, without retries, and an API that they answer."""
     setup, endpoint = request.param
     engine, stub = SETUPS[setup]
-    async with pair_of(engine, **stub) as pair:
+    async with pair_of(engine, settings={"retry": ONCE}, **stub) as pair:
         yield pair, endpoint
 
 

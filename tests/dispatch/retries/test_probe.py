@@ -26,7 +26,7 @@ FAST = BreakerConfig(failures=2, open_seconds=5.0, max_open_seconds=5.0)
 
 def ejected(dispatch: Dispatch, pool: int = 0) -> tuple[Worker, Clock]:
     """Eject the first worker of a pool; its breaker goes by the clock."""
-    breakers, clock = pools(dispatch)[pool]._breakers, Clock()
+    breakers, clock = pools(dispatch)[pool].breakers, Clock()
     breakers.clock = clock
     worker = pools(dispatch)[pool].workers[0]
     breakers._open(worker, "consecutive")
@@ -38,7 +38,7 @@ async def test_a_worker_that_fails_requests_is_ejected_and_comes_back(transport:
     async with scripted(declines(500)) as ill, scripted(answer_ok) as well:
         model = single(ill.url, well.url, transport=transport)
         async with running(model, breaker=FAST, health=HealthConfig(60, slow_start_seconds=0)) as dispatch:
-            breakers, clock = pools(dispatch)[0]._breakers, Clock()
+            breakers, clock = pools(dispatch)[0].breakers, Clock()
             breakers.clock = clock
             for _ in range(10):
                 assert (await ask(dispatch, exchange_of(body_of()))).json == {"ok": True}
@@ -58,7 +58,7 @@ async def test_requests_that_are_at_fault_eject_nobody(status: int, transport: s
         async with running(model, breaker=FAST) as dispatch:
             for _ in range(10):
                 assert (await ask(dispatch, exchange_of(body_of()))).error.status == status
-            assert pools(dispatch)[0]._breakers._out == set()
+            assert pools(dispatch)[0].breakers._out == set()
 
 
 async def test_of_requests_at_the_same_time_one_tries_the_worker(transport: str) -> None:
