@@ -12,10 +12,11 @@ from plugins.dispatch.engine import Bypasses, Engine
 from plugins.dispatch.engines.openai import OpenAIEngine
 from plugins.dispatch.extensions import load_discovery, load_engine, load_policy
 from plugins.dispatch.handoffs import HandoffConfig, check_pause
-from plugins.dispatch.headers import is_plain
+from plugins.dispatch.headers import check_key
 from plugins.dispatch.policies.round_robin import RoundRobin
 from plugins.dispatch.policy import Policy
 from plugins.dispatch.transports.choice import Transport, check_transport
+from plugins.dispatch.transports.tls import TlsConfig
 from plugins.dispatch.worker import Role
 from plugins.dispatch.worker_config import Workers, check_workers, normal_workers, refuse_twice
 
@@ -32,11 +33,6 @@ def _check_name(_instance: object, _attribute: "Attribute[Any]", value: str | tu
     for name in (value,) if isinstance(value, str) else value:
         if not name.strip() or not name.isprintable() or len(name) > NAME_LIMIT:
             raise ValueError(f"a model's name is 1 to {NAME_LIMIT} printable characters, got {name!r:.60}")
-
-
-def _check_key(_instance: object, _attribute: "Attribute[Any]", value: Secret) -> None:
-    if not is_plain(value.reveal()):
-        raise ValueError("a key is printable ASCII, without line ends")
 
 
 @frozen
@@ -70,7 +66,7 @@ class ModelConfig:
 
     `discovery` finds what `workers` would name. `aliases` are further names; workers are asked for `model`. `api_key`
     is sent to the workers. `transport` is `lean` for workers without TLS and `aiohttp` for the others, unless it is
-    said here for all of them.
+    said here for all of them; `tls` is for the others.
     """
 
     model: str = field(validator=_check_name)
@@ -80,10 +76,11 @@ class ModelConfig:
     policy: Annotated[Policy, Extends(load_policy)] | None = None
     context: RoleConfig | None = None
     generation: RoleConfig | None = None
-    api_key: Secret | None = field(default=None, validator=validators.optional(_check_key))
+    api_key: Secret | None = field(default=None, validator=validators.optional(check_key))
     handoff: HandoffConfig = field(factory=HandoffConfig)
     transport: Transport | None = None
     discovery: Annotated[Discovery, Extends(load_discovery)] | None = None
+    tls: TlsConfig | None = None
 
     def __attrs_post_init__(self) -> None:
         single = len(self.engine.plan.legs) == 1
@@ -96,7 +93,8 @@ class ModelConfig:
             if not given and name in wanted:
                 raise ValueError(f"the engine {self.engine.name!r} needs {' and '.join(wanted)}")
         self._check_plan()
-        check_transport(self.transport, _all_urls((self,)))
+        known = all(role.discovery is None for role in self.roles().values())
+        check_transport(self.transport, self.tls if known else None, _all_urls((self,)))
 
     def _check_plan(self) -> None:
         """Refuse what the workers of the engine's plan cannot do."""

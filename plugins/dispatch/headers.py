@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from kernel import Exchange
+from kernel import Exchange, Secret
 from plugins.slots import TRACE
 
 _PASSED_ON: Final = {name.encode(): name for name in ("accept", "traceparent", "tracestate")}
@@ -15,6 +15,12 @@ _VALUE_LIMIT: Final = 256
 def is_plain(value: str) -> bool:
     """Whether a header can have this value: printable ASCII, so that no encoding changes it."""
     return value.isascii() and value.isprintable()
+
+
+def check_key(_instance: object, _attribute: object, value: Secret) -> None:
+    """An attrs validator: a key that can be sent in a header."""
+    if not is_plain(value.reveal()):
+        raise ValueError("a key is printable ASCII, without line ends")
 
 
 def headers_for_worker(exchange: Exchange) -> dict[str, str]:

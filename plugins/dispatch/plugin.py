@@ -148,6 +148,7 @@ class Dispatch:
                 self.keep_alive_seconds,
                 model.transport,
                 self.breaker,
+                model.tls,
             )
             pool = pools[role] = self._find_pool(settings)
             self._state.uses.append((pool, pool.acquire(config.finder())))

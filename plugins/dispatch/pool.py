@@ -30,6 +30,7 @@ from plugins.dispatch.policy import (
 from plugins.dispatch.roster import Roster
 from plugins.dispatch.shares import Shares
 from plugins.dispatch.transports.choice import ChosenClient, Transport
+from plugins.dispatch.transports.tls import TlsConfig
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.metrics import RESERVATIONS, WORKERS_UP, child
 
@@ -46,6 +47,7 @@ class PoolSettings:
     keep_alive_seconds: float
     transport: Transport | None = None
     breaker: BreakerConfig = field(factory=BreakerConfig)
+    tls: TlsConfig | None = None
 
     def is_kin(self, other: "PoolSettings") -> bool:
         """Whether the workers of two pools have their health in common."""
@@ -78,7 +80,7 @@ class Pool:
         settings = self.settings
         key = settings.api_key
         self.headers = {} if key is None else {"authorization": f"Bearer {key.reveal()}"}
-        self.client = ChosenClient(settings.transport, settings.keep_alive_seconds)
+        self.client = ChosenClient(settings.transport, settings.keep_alive_seconds, settings.tls)
         self._policy = evolve(cast("Any", settings.policy))  # a copy with run-time state of its own
         # asked once: to ask an object whether it has a protocol's methods takes longer than most choices
         policy = self._policy

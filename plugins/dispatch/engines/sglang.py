@@ -6,13 +6,14 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 import orjson
-from attrs import Attribute, field, frozen
+from attrs import Attribute, field, frozen, validators
 
 from kernel import Secret
 from plugins.dispatch.apis import USUAL, Apis, check_apis
 from plugins.dispatch.engine import Body, Handoff, Notice, Partner, Reading, Request
 from plugins.dispatch.engines.bodies import append, count_prompts, encode, host_of, parse
 from plugins.dispatch.engines.sglang_answers import CONCERN, clean, read_context
+from plugins.dispatch.headers import check_key
 from plugins.dispatch.plan import INSEPARABLE_PAIR, Plan
 from plugins.dispatch.worker import Role
 
@@ -48,7 +49,7 @@ class SglangEngine:
 
     bootstrap_port: int | None = field(default=8998, validator=_check_port)
     bootstrap_on_api_port: bool = False
-    admin_key: Secret | None = None
+    admin_key: Secret | None = field(default=None, validator=validators.optional(check_key))
     apis: Apis = field(default=_APIS, validator=check_apis)
 
     def check(self, request: Request, /) -> None:

@@ -9,6 +9,7 @@ import orjson
 
 from kernel import Secret
 from plugins.dispatch.engine import Request
+from plugins.dispatch.headers import is_plain
 from plugins.dispatch.worker import Role
 
 AUTH: Final = "x-trtllm-disagg-auth"
@@ -27,7 +28,8 @@ def sign(key: Secret, payload: Mapping[str, object]) -> str:
 def signed_headers(key: Secret | None, role: Role, request: Request, params: Mapping[str, Any]) -> dict[str, str]:
     """The headers of one attempt: they cover its id, so that they are made anew with it.
 
-    Without a key there are none: a worker that wants them declines, one that has no key either only warns.
+    Without a key there are none: a worker that wants them declines, one that has no key either only warns. Nor can
+    an affinity be told that no header can hold as it is.
     """
     if key is None:
         return {}
@@ -36,17 +38,18 @@ def signed_headers(key: Secret | None, role: Role, request: Request, params: Map
     if role is Role.GENERATION and any(value is not None for value in signed.values()):
         headers[AUTH] = sign(key, signed)
     conversation = request.conversation
-    if conversation is not None and conversation.subagent_affinity and params:
+    affinity = None if conversation is None else conversation.subagent_affinity
+    if conversation is not None and affinity and is_plain(affinity) and params:
         payload = {
             "purpose": AFFINITY,
             "role": role.upper(),
             "model": request.payload.data.get("model"),
             "conversation_id": conversation.id,
-            "subagent_affinity_id": conversation.subagent_affinity,
+            "subagent_affinity_id": affinity,
             "request_type": params.get("request_type"),
             "disagg_request_id": params.get("disagg_request_id"),
         }
-        headers[AFFINITY] = conversation.subagent_affinity
+        headers[AFFINITY] = affinity
         headers[AFFINITY_AUTH] = sign(key, payload)
     return headers
 

@@ -24,6 +24,7 @@ from plugins.dispatch.client import (
     TimeoutFault,
     TransportFault,
 )
+from plugins.dispatch.transports.tls import TlsConfig
 
 HEAD_LIMIT: Final = 80 * 1024
 """TensorRT-LLM workers put a request's metrics into headers of up to this size."""
@@ -82,9 +83,11 @@ class _Connector(aiohttp.TCPConnector):
 class AiohttpClient:
     """Keeps idle connections for `keep_alive_seconds`, less than workers do; needs a running event loop."""
 
-    def __init__(self, keep_alive_seconds: float) -> None:
-        self._kept = _session(_Connector(keepalive_timeout=keep_alive_seconds))
-        self._fresh = _session(_Connector(force_close=True))
+    def __init__(self, keep_alive_seconds: float, tls: TlsConfig | None = None) -> None:
+        context = True if tls is None else tls.context
+        self._server_name = None if tls is None else tls.server_name
+        self._kept = _session(_Connector(keepalive_timeout=keep_alive_seconds, ssl=context))
+        self._fresh = _session(_Connector(force_close=True, ssl=context))
 
     async def send(self, call: Call, *, fresh: bool = False) -> Response:
         """See `Client`."""
@@ -102,6 +105,7 @@ class AiohttpClient:
                     data=call.body if len(call.body) < _LARGE else io.BytesIO(call.body),
                     timeout=_timeout(call.limits),
                     allow_redirects=False,
+                    server_hostname=self._server_name,
                 )
             )
         except _FOREIGN as error:
@@ -151,7 +155,9 @@ def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
 
 def _fault(error: Exception) -> Fault:
     kind = next(fault for kinds, fault in _FAULTS if isinstance(error, kinds))
-    return kind(f"{type(error).__name__}: {error}")
+    cause = getattr(error, "os_error", None)  # of a handshake that broke aiohttp tells nothing more
+    hint = f" ({type(cause).__name__})" if cause is not None and cause.strerror is None else ""
+    return kind(f"{type(error).__name__}: {error}{hint}")
 
 
 def _has_begun(error: Exception) -> bool:

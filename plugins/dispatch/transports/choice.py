@@ -1,23 +1,29 @@
 """Which transport an attempt takes."""
 
 from collections.abc import Coroutine, Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from plugins.dispatch.client import Call, Client, Response
+from plugins.dispatch.client import Call, Client, ConnectFault, Response
 from plugins.dispatch.transports.aiohttp import AiohttpClient
 from plugins.dispatch.transports.lean import LeanClient
+from plugins.dispatch.transports.tls import TlsConfig
 
 Transport: TypeAlias = Literal["lean", "aiohttp"]
 
+_NO_TLS: Final = "the transport 'lean' speaks no TLS, which a worker at https:// needs"
 
-def check_transport(transport: Transport | None, urls: Iterable[str]) -> None:
-    """See that a transport reaches the workers with these URLs.
+
+def check_transport(transport: Transport | None, tls: TlsConfig | None, urls: Iterable[str]) -> None:
+    """See that a transport reaches the workers with these URLs, and that what is said of TLS means one of them.
 
     Raises:
         ValueError: it does not.
     """
-    if transport == "lean" and any(url.startswith("https:") for url in urls):
-        raise ValueError("the transport 'lean' speaks no TLS, which a worker at https:// needs")
+    secure = any(url.startswith("https:") for url in urls)
+    if transport == "lean" and secure:
+        raise ValueError(_NO_TLS)
+    if tls is not None and not secure:
+        raise ValueError("tls is for workers at https://, and there is none")
 
 
 class ChosenClient:
@@ -26,15 +32,19 @@ class ChosenClient:
     A transport is made when it is first needed, inside a running event loop.
     """
 
-    def __init__(self, transport: Transport | None, keep_alive_seconds: float) -> None:
+    def __init__(self, transport: Transport | None, keep_alive_seconds: float, tls: TlsConfig | None = None) -> None:
         self._plain: Transport = transport or "lean"
         self._secure: Transport = transport or "aiohttp"
         self._keep_alive_seconds = keep_alive_seconds
+        self._tls = tls
         self._clients: dict[Transport, Client] = {}
 
     def send(self, call: Call, *, fresh: bool = False) -> Coroutine[Any, Any, Response]:
         """See `Client`."""
-        transport = self._secure if call.url.startswith("https:") else self._plain
+        secure = call.url.startswith("https:")
+        if secure and self._secure == "lean":  # a discovery found it
+            return _refuse()
+        transport = self._secure if secure else self._plain
         client = self._clients.get(transport) or self._make(transport)
         return client.send(call, fresh=fresh)
 
@@ -44,6 +54,11 @@ class ChosenClient:
             await client.close()
 
     def _make(self, transport: Transport) -> Client:
-        kind = LeanClient if transport == "lean" else AiohttpClient
-        client = self._clients[transport] = kind(self._keep_alive_seconds)
+        seconds = self._keep_alive_seconds
+        client = LeanClient(seconds) if transport == "lean" else AiohttpClient(seconds, self._tls)
+        self._clients[transport] = client
         return client
+
+
+async def _refuse() -> Response:
+    raise ConnectFault(_NO_TLS)

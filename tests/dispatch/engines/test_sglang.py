@@ -28,6 +28,12 @@ def bodies(pair: Pair) -> list[Any]:
     return [received.body for stub in pair.stubs for received in stub.state().last_requests if received.is_work]
 
 
+def test_an_admin_key_can_be_sent() -> None:
+    """Else a worker that is to stop would never hear of it."""
+    with pytest.raises(ValueError, match="printable ASCII"):
+        SglangEngine(admin_key=Secret("a\nb"))
+
+
 async def test_both_workers_get_the_same_room() -> None:
     """An exact integer of 63 bits, another one each time, and an id of the kernel's own."""
     async with pair_of(SglangEngine()) as pair:

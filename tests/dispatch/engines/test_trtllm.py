@@ -120,6 +120,18 @@ async def test_workers_with_a_key_are_sent_signatures(schedule: Any, stream: boo
     assert "shared" not in repr(engine)
 
 
+async def test_an_affinity_that_no_header_can_hold_is_not_told() -> None:
+    """A client may send such bytes; the request is served all the same."""
+    async with pair_of(TrtllmEngine(internal_request_auth_key=KEY), auth_key="shared") as pair:
+        exchange = exchange_of(orjson.dumps(CHAT))
+        exchange[CONVERSATION] = Conversation("c-1", "x-session-id", subagent_affinity="caf\xe9")
+        answer = await ask(pair.dispatch, exchange)
+        assert answer.rejection is None
+        for stub in pair.stubs:
+            (received,) = [received for received in stub.state().last_requests if received.is_work]
+            assert received.header("x-trtllm-subagent-affinity-id") is None
+
+
 async def test_another_key_is_refused_by_the_worker() -> None:
     """As a fault of the request, which is what it says."""
     async with pair_of(TrtllmEngine(internal_request_auth_key=Secret("other")), auth_key="shared") as pair:

@@ -9,6 +9,7 @@ import pytest
 from plugins.dispatch.client import Client
 from plugins.dispatch.transports.aiohttp import AiohttpClient
 from plugins.dispatch.transports.lean import LeanClient
+from tests.dispatch.transports.certificates import Papers
 
 KEEP_ALIVE_SECONDS = 60.0
 
@@ -46,3 +47,9 @@ async def client(make_client: Callable[[float], Client]) -> AsyncIterator[Client
     await client.close()
     assert len(asyncio.all_tasks()) == before
     assert complaints == []
+
+
+@pytest.fixture(scope="session")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    """Certificates, made once."""
+    return Papers.make(tmp_path_factory.mktemp("papers"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -81,9 +82,9 @@ class Worker:
         """The port."""
         return self._address[1]
 
-    async def start(self, host: str) -> None:
+    async def start(self, host: str, context: ssl.SSLContext | None) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._accept, host, 0)
+        self._server = await asyncio.start_server(self._accept, host, 0, ssl=context)
         self._address = self._server.sockets[0].getsockname()[:2]
 
     async def stop(self) -> None:
@@ -126,10 +127,12 @@ class Worker:
 
 
 @asynccontextmanager
-async def worker(script: Script, host: str = "127.0.0.1") -> AsyncIterator[Worker]:
-    """A worker that listens."""
+async def worker(
+    script: Script, host: str = "127.0.0.1", context: ssl.SSLContext | None = None
+) -> AsyncIterator[Worker]:
+    """A worker that listens, with a context over TLS."""
     server = Worker(script)
-    await server.start(host)
+    await server.start(host, context)
     try:
         yield server
     finally:

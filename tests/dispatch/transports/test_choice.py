@@ -57,6 +57,15 @@ async def test_one_pool_may_have_workers_with_and_without_tls() -> None:
     await client.close()
 
 
+async def test_a_worker_with_tls_that_is_found_later_is_not_reached_over_lean() -> None:
+    """Its probe says why."""
+    client = ChosenClient("lean", 3.0)
+    fault = (await fetch(client, call("https://127.0.0.1:1"))).fault
+    assert type(fault) is ConnectFault
+    assert "'lean' speaks no TLS" in fault.detail
+    await client.close()
+
+
 @pytest.mark.parametrize(("fields", "kind"), [({}, LeanClient), ({"transport": "aiohttp"}, AiohttpClient)])
 async def test_a_pool_sends_and_probes_over_its_transport(fields: dict[str, Any], kind: type) -> None:
     """Lean, unless its configuration names the other one."""

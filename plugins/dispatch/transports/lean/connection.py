@@ -102,7 +102,8 @@ class Connection(asyncio.Protocol):
     def finish(self, *, keep: bool) -> None:
         """See `Carrier`."""
         self._response = None
-        if keep and not self._last and self._all_sent():
+        all_sent = self._unsent is None and not self._full and not self._transport.get_write_buffer_size()
+        if keep and not self._last and all_sent:
             self._used = True
             self._home.keep(self)
         else:
@@ -156,9 +157,6 @@ class Connection(asyncio.Protocol):
             self._prolong()
             self._send_more()
 
-    def _all_sent(self) -> bool:
-        return self._unsent is None and not self._full and not self._transport.get_write_buffer_size()
-
     def _send_more(self) -> None:
         while self._unsent and not self._full and self.usable:
             piece, self._unsent = self._unsent[:PIECE], self._unsent[PIECE:] or None
@@ -181,18 +179,20 @@ class Connection(asyncio.Protocol):
         due = self._until if self._read is None else min(self._loop.time() + self._read, self._until)
         self._due = due
         if due < self._timer_due:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_due = due
-            self._timer = self._loop.call_at(due, self._expire)
+            self._set_timer(due)
+
+    def _set_timer(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self._loop.call_at(due, self._expire)
 
     def _expire(self) -> None:
         self._timer, self._timer_due = None, _FOREVER
-        if self._response is None or self._waiter is None or self._due == _FOREVER:
+        if self._response is None:
             return
-        if self._loop.time() + _TICK < self._due:
-            self._timer_due = self._due
-            self._timer = self._loop.call_at(self._due, self._expire)
-        else:
-            detail = "not ended in time" if self._due == self._until else "silent for too long"
-            self._response.fail(TimeoutFault, detail)
+        due = self._until if self._waiter is None else self._due
+        if self._loop.time() + _TICK >= due:
+            self._response.fail(TimeoutFault, "not ended in time" if due == self._until else "silent for too long")
+        elif due < _FOREVER:
+            self._set_timer(due)

@@ -100,7 +100,8 @@ def frame(method: str, status: int, version: str, values: dict[str, str]) -> Hea
         size = CHUNKED
     else:
         size = UNTIL_CLOSED if length is None else int(length)
-    return Head(status, Headers(values), size, _is_kept(version, values.get("connection")))
+    keep = _is_kept(version, values.get("connection")) and not (status == 204 and (coding or length))
+    return Head(status, Headers(values), size, keep)
 
 
 def _is_kept(version: str, connection: str | None) -> bool:
