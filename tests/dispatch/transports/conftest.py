@@ -10,6 +10,9 @@ from plugins.dispatch.client import Client
 from plugins.dispatch.transports.aiohttp import AiohttpClient
 from plugins.dispatch.transports.lean import LeanClient
 from tests.dispatch.transports.certificates import Papers
+from tests.dispatch.transports.clock import Clock
+from tests.dispatch.transports.counters import record_timers, sockets
+from tests.dispatch.transports.exchange import turns
 
 KEEP_ALIVE_SECONDS = 60.0
 
@@ -36,16 +39,28 @@ def make_client(transport: str) -> Callable[[float], Client]:
 
 
 @pytest.fixture
-async def client(make_client: Callable[[float], Client]) -> AsyncIterator[Client]:
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of a loop of the standard library."""
+    loop = asyncio.get_running_loop()
+    clock = Clock(loop.time)
+    monkeypatch.setattr(loop, "time", clock)
+    return clock
+
+
+@pytest.fixture
+async def client(make_client: Callable[[float], Client], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
     """A client; afterwards nothing that it started is left, and nobody complained to the loop."""
     loop = asyncio.get_running_loop()
     complaints: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
-    before = len(asyncio.all_tasks())
+    timers = record_timers(monkeypatch)
+    before = len(asyncio.all_tasks()), len(sockets())
     client = make_client(KEEP_ALIVE_SECONDS)
     yield client
     await client.close()
-    assert len(asyncio.all_tasks()) == before
+    assert [timer for timer in timers if not timer.cancelled() and timer.when() > loop.time()] == []
+    await turns(3)
+    assert (len(asyncio.all_tasks()), len(sockets())) == before
     assert complaints == []
 
 

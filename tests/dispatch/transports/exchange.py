@@ -1,14 +1,29 @@
 """One request through a client, and all that came of it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pytest
 from attrs import frozen
 
 from plugins.dispatch.client import Call, Client, Fault, Limits, Response
 
 PATIENT = Limits(connect=10.0, read=10.0, total=20.0)
+
+lean_only = pytest.mark.parametrize("transport", ["lean"])
+"""What aiohttp does not do."""
+
+on_asyncio = pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": False})], ids=["asyncio"])
+"""What needs a `clock`."""
+
+
+def pair_up(name: str, values: Iterable[Any], lean: Iterable[Any]) -> pytest.MarkDecorator:
+    """Parametrize a test by both transports and some values, those of `lean` for lean alone."""
+    lean, kept = [*lean], [*values]
+    pairs = [("aiohttp", value) for value in kept if value not in lean] + [("lean", value) for value in kept]
+    return pytest.mark.parametrize(("transport", name), pairs)
+
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n"

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from plugins.dispatch.client import Client
-from tests.dispatch.transports.exchange import CHUNKED, OK, call, fetch, framed, sized, turns
+from tests.dispatch.transports.exchange import CHUNKED, OK, call, fetch, framed, lean_only, sized, turns
 from tests.dispatch.transports.peer import Peer, says, worker
 
 pytestmark = pytest.mark.anyio
@@ -81,8 +81,9 @@ async def test_an_answer_and_a_cancellation_in_the_same_moment_leave_nothing(cli
     async with worker(says(sized(b"abc"))) as server:
         for count in range(200):
             task = asyncio.ensure_future(fetch(client, call(server.url)))
-            asyncio.get_running_loop().call_later(count * 0.00002, task.cancel)
+            timer = asyncio.get_running_loop().call_later(count * 0.00002, task.cancel)
             await asyncio.gather(task, return_exceptions=True)
+            timer.cancel()
         assert (await fetch(client, call(server.url))).whole == (200, b"abc")
         await server.until(lambda: server.open <= 1)
 
@@ -113,10 +114,9 @@ async def test_a_fault_that_nobody_waits_for_is_not_complained_about(client: Cli
     gc.collect()
 
 
-async def test_a_fault_holds_nothing_together(client: Client, transport: str) -> None:
+@lean_only  # aiohttp needs the garbage collector
+async def test_a_fault_holds_nothing_together(client: Client) -> None:
     """What failed is gone when it is let go of, without help of the garbage collector."""
-    if transport == "aiohttp":
-        pytest.skip("aiohttp needs the garbage collector")
     gc.collect()
     gc.disable()
     try:

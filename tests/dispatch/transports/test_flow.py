@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from plugins.dispatch.client import Client, Limits
+from plugins.dispatch.client import Client
 from plugins.dispatch.transports.lean import LeanClient
 from plugins.dispatch.transports.lean.connection import PIECE
-from tests.dispatch.transports.exchange import CHUNKED, OK, call, fetch, sized, turns
+from tests.dispatch.transports.exchange import CHUNKED, OK, call, turns
 from tests.dispatch.transports.peer import Peer, worker
 
 pytestmark = pytest.mark.anyio
@@ -117,23 +117,3 @@ async def test_a_request_that_is_not_read_is_held_back(client: Client) -> None:
             await task
         forever.set()
         await server.until_left()
-
-
-async def test_a_worker_that_reads_slowly_is_not_silent(client: Client, transport: str) -> None:
-    """As long as something of a request goes out, the time until the next read begins anew."""
-    if transport == "aiohttp":
-        pytest.skip("aiohttp counts from the last thing that came in")
-
-    async def script(peer: Peer) -> None:
-        await peer.reader.readuntil(b"\r\n\r\n")
-        loop = asyncio.get_running_loop()
-        for share in range(1, 16):
-            pause = loop.create_future()
-            loop.call_later(0.1, pause.set_result, None)
-            await pause
-            await peer.reader.readexactly(SIZE // 16 if share < 15 else SIZE // 8)
-        await peer.send(sized(b"got it"))
-
-    async with worker(script) as server:
-        got = await fetch(client, call(server.url, body=b"x" * SIZE, limits=Limits(10.0, read=1.0)))
-        assert got.whole == (200, b"got it")

@@ -8,22 +8,20 @@ import pytest
 from plugins.dispatch.client import Client, StaleFault, TransportFault
 from plugins.dispatch.transports import aiohttp
 from plugins.dispatch.transports.lean import connection as lean
-from tests.dispatch.transports.exchange import CHUNKED, OK, call, fetch, framed, read, sized
+from tests.dispatch.transports.exchange import CHUNKED, OK, call, fetch, framed, lean_only, pair_up, read, sized
 from tests.dispatch.transports.peer import Peer, Script, says, worker
 
 pytestmark = pytest.mark.anyio
 
 GOOD = sized(b"good")
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
+@lean_only  # aiohttp refuses the answer for some of them, and uses the connection again after others
 @pytest.mark.parametrize("garbage", [b"x", b"\r\n", b"\n", GOOD, b"HTTP/1.1 200 OK\r\n", b"0\r\n\r\n"])
 @pytest.mark.parametrize("answer", [GOOD, OK + CHUNKED + framed(b"good"), b"HTTP/1.1 204 No Content\r\n\r\n"])
-async def test_bytes_behind_an_answer_are_not_the_next_one(
-    client: Client, transport: str, answer: bytes, garbage: bytes
-) -> None:
+async def test_bytes_behind_an_answer_are_not_the_next_one(client: Client, answer: bytes, garbage: bytes) -> None:
     """The answer itself is good; the connection is not used again."""
-    if transport == "aiohttp":
-        pytest.skip("aiohttp refuses the answer for some of them, and uses the connection again after others")
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -38,13 +36,10 @@ async def test_bytes_behind_an_answer_are_not_the_next_one(
         await server.until_left()
 
 
-@pytest.mark.parametrize("garbage", [b"x", b"\r\n", GOOD])
-async def test_bytes_on_an_idle_connection_are_not_the_next_answer(
-    client: Client, transport: str, garbage: bytes
-) -> None:
+# aiohttp drops the connection only when it cannot parse them
+@pair_up("garbage", [b"x", b"\r\n", GOOD], lean=[b"\r\n", GOOD])
+async def test_bytes_on_an_idle_connection_are_not_the_next_answer(client: Client, garbage: bytes) -> None:
     """Nobody asked for them."""
-    if transport == "aiohttp" and garbage != b"x":
-        pytest.skip("aiohttp drops the connection only when it cannot parse them")
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -122,13 +117,10 @@ async def test_a_kept_connection_that_breaks_without_a_byte_was_stale(client: Cl
         assert (await fetch(client, call(server.url), fresh=True)).whole == (200, b"good")
 
 
-@pytest.mark.parametrize("part", [b"H", OK, b"HTTP/1.1 100 Continue\r\n\r\n"])
-async def test_a_kept_connection_that_breaks_after_a_byte_was_not_stale(
-    client: Client, transport: str, part: bytes
-) -> None:
+# aiohttp does not tell of interim answers
+@pair_up("part", [b"H", OK, INTERIM], lean=[INTERIM])
+async def test_a_kept_connection_that_breaks_after_a_byte_was_not_stale(client: Client, part: bytes) -> None:
     """The worker had read the request."""
-    if transport == "aiohttp" and b"100" in part:
-        pytest.skip("aiohttp does not tell of interim answers")
     async with worker(twice("close", part)) as server:
         await fetch(client, call(server.url))
         assert type((await fetch(client, call(server.url))).fault) is TransportFault
@@ -145,10 +137,9 @@ async def test_a_kept_connection_that_breaks_later_was_not_stale(
         assert type((await fetch(client, call(server.url))).fault) is TransportFault
 
 
-async def test_a_client_that_is_closed_closes_all(make_client: Callable[[float], Client], transport: str) -> None:
+@lean_only  # aiohttp closes them, but does not tell who waits for an answer
+async def test_a_client_that_is_closed_closes_all(make_client: Callable[[float], Client]) -> None:
     """Idle connections, and those in the middle of an answer."""
-    if transport == "aiohttp":
-        pytest.skip("aiohttp closes them, but does not tell who waits for an answer")
     client = make_client(60.0)
     async with worker(says(GOOD)) as good, worker(says(OK + CHUNKED + b"1\r\nx\r\n")) as endless:
         await asyncio.gather(*(fetch(client, call(good.url)) for _ in range(5)))

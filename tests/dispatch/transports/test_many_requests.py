@@ -4,11 +4,11 @@ import asyncio
 import gc
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from plugins.dispatch.client import Client, Fault, Limits, StaleFault
+from tests.dispatch.transports.counters import sockets
 from tests.dispatch.transports.exchange import CHUNKED, OK, call, fetch, framed, sized, turns
 from tests.dispatch.transports.peer import Peer, worker
 
@@ -34,7 +34,7 @@ class Moody:
             goes_on = await self._answer(peer, answer[:place], answer[place:])
 
     async def _answer(self, peer: Peer, first: bytes, second: bytes) -> bool:
-        mood = self.random.randrange(40)
+        mood = self.random.randrange(80)
         moods: dict[int, tuple[tuple[bytes, ...], bool]] = {
             0: ((), False),
             1: ((first,), False),
@@ -55,17 +55,10 @@ class Moody:
         return goes_on
 
 
-def sockets() -> set[str]:
-    """The sockets of this process, where it can know them."""
-    folder = Path("/proc/self/fd")
-    names = {str(path.readlink()) for path in folder.iterdir() if path.is_symlink()} if folder.exists() else set()
-    return {name for name in names if name.startswith("socket:")}
-
-
 async def attempt(client: Client, url: str, number: int, chance: random.Random, outcomes: Counter[str]) -> None:
     """One request, that may be cancelled on its way; an answer must be the one to this request."""
     body = b"%d" % (number + 10)
-    task = asyncio.ensure_future(fetch(client, call(url, body=body, limits=Limits(10.0, read=0.3, total=10.0))))
+    task = asyncio.ensure_future(fetch(client, call(url, body=body, limits=Limits(10.0, read=1.0, total=10.0))))
     if chance.random() < 0.1:
         await turns(chance.randrange(20))
         task.cancel()

@@ -9,7 +9,8 @@ import pytest
 
 from plugins.dispatch.client import ConnectFault, Limits, TimeoutFault
 from plugins.dispatch.transports.lean import LeanClient, pool
-from tests.dispatch.transports.exchange import call, fetch, sized
+from tests.dispatch.transports.clock import Clock
+from tests.dispatch.transports.exchange import call, fetch, sized, turns
 from tests.dispatch.transports.peer import says, worker
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +71,7 @@ async def test_another_address_is_tried_when_one_refuses(client: LeanClient, mon
 
 
 async def test_an_address_that_does_not_answer_costs_its_share_of_the_time(
-    client: LeanClient, monkeypatch: pytest.MonkeyPatch
+    client: LeanClient, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one has the rest."""
     Resolver(DEAD, "127.0.0.1").install(monkeypatch)
@@ -82,10 +83,14 @@ async def test_an_address_that_does_not_answer_costs_its_share_of_the_time(
             for one in waiting:
                 one.setblocking(False)
                 one.connect_ex(silent.getsockname())
-            got = await fetch(client, call(f"http://worker.test:{server.port}", limits=Limits(0.4)))
+            request = call(f"http://worker.test:{server.port}", limits=Limits(60.0))
+            task = asyncio.ensure_future(fetch(client, request))
+            await turns(20)
+            assert server.connections == 0
+            clock.move(31.0)
+            assert (await task).whole == (200, b"good")
             for one in waiting:
                 one.close()
-        assert got.whole == (200, b"good")
 
 
 async def test_a_name_is_asked_for_again_when_none_of_its_addresses_accepts(

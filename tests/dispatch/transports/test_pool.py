@@ -7,18 +7,25 @@ import pytest
 
 from plugins.dispatch.transports.lean import LeanClient
 from plugins.dispatch.transports.lean.pool import ConnectionPool
+from tests.dispatch.transports.clock import Clock
 from tests.dispatch.transports.exchange import call, fetch, sized, turns
 from tests.dispatch.transports.peer import Peer, Worker, says, worker
 
 pytestmark = pytest.mark.anyio
 
 GOOD = sized(b"good")
-KEPT_SECONDS = 0.4
+KEPT_SECONDS = 60.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """A loop that has a clock."""
+    return "asyncio"
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[LeanClient]:
-    """A client that keeps connections for a short time."""
+    """A client."""
     client = LeanClient(KEPT_SECONDS)
     yield client
     await client.close()
@@ -36,30 +43,31 @@ async def fetch_together(client: LeanClient, server: Worker, count: int) -> None
     assert {one.whole for one in got} == {(200, b"good")}
 
 
-async def test_each_connection_has_its_own_time(client: LeanClient) -> None:
+async def test_each_connection_has_its_own_time(client: LeanClient, clock: Clock) -> None:
     """One timer closes them, when their turn has come."""
     async with worker(says(GOOD)) as server:
         await fetch_together(client, server, 2)
         pool = pool_of(client)
         first, second = pool._idle
-        pool._idle[second] += KEPT_SECONDS / 2
+        clock.move(KEPT_SECONDS / 2)
+        await fetch_together(client, server, 1)
+        clock.move(KEPT_SECONDS * 0.6)
         await server.until(lambda: server.open == 1)
         assert list(pool._idle) == [second]
         assert not first.usable
+        clock.move(KEPT_SECONDS / 2)
         await server.until_left()
         assert (pool._idle, pool._open, pool._timer) == ({}, set(), None)
 
 
-async def test_a_connection_whose_time_is_over_is_not_used(client: LeanClient) -> None:
+async def test_a_connection_whose_time_is_over_is_not_used(client: LeanClient, clock: Clock) -> None:
     """Also if the timer is late."""
     async with worker(says(GOOD)) as server:
         await fetch_together(client, server, 2)
-        pool = pool_of(client)
-        for connection in pool._idle:
-            pool._idle[connection] -= 2 * KEPT_SECONDS
-        await fetch_together(client, server, 1)
+        clock.move(2 * KEPT_SECONDS)
+        assert (await fetch(client, call(server.url))).whole == (200, b"good")
         assert server.connections == 3
-        assert len(pool._idle) == 1
+        assert len(pool_of(client)._idle) == 1
 
 
 async def test_nothing_is_remembered_of_a_connection_that_its_worker_closed(client: LeanClient) -> None:
