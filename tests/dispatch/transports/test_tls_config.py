@@ -81,3 +81,8 @@ def test_tls_without_a_worker_that_has_it_is_a_mistake() -> None:
     (problem,) = problems_of("workers: ['http://a:1'], tls: {}")
     assert problem == ": tls is for workers at https://, and there is none"
     assert problems_of("workers: ['http://a:1', 'https://a:2'], tls: {}") == []
+
+
+def test_workers_that_are_found_later_may_have_tls(tmp_path: Path) -> None:
+    """What they are is not known yet."""
+    assert problems_of(f"discovery: {{type: file, path: {tmp_path}/workers.yaml}}, tls: {{}}") == []
