@@ -73,6 +73,21 @@ async def test_a_file_may_be_written_renamed_or_linked_anew(reader: Reader, tmp_
     assert await changed(watch) == b"four"
 
 
+async def test_what_is_still_being_written_is_not_taken(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a file may be a good one."""
+    read = Reader.read
+
+    def written_on(self: Reader) -> bytes:
+        if self.reads < 20:
+            self.path.write_bytes(b"- a\n" * self.reads)
+        return read(self)
+
+    reader.path.write_bytes(b"")
+    watch = watch_of(reader)
+    monkeypatch.setattr(Reader, "read", written_on)
+    assert await changed(watch) == b"- a\n" * 19
+
+
 async def test_a_file_of_another_time_with_the_same_content_has_not_changed(reader: Reader) -> None:
     """Only its content counts."""
     reader.path.write_bytes(b"one")

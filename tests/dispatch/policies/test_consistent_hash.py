@@ -65,6 +65,16 @@ def test_a_new_worker_takes_keys_from_all_and_moves_no_others() -> None:
     assert owners(policy, roster) == before
 
 
+def test_a_weight_that_changes_moves_as_many_keys() -> None:
+    """As if it had been so from the start."""
+    policy, roster = ConsistentHash(), roster_of(4)
+    before = owners(policy, roster)
+    roster.reweigh(roster.at(1), 3.0)
+    assert owners(policy, roster) == owners(ConsistentHash(), roster_of(4, weights=(1, 3, 1, 1))) != before
+    roster.reweigh(roster.at(1), 1.0)
+    assert owners(policy, roster) == before
+
+
 def test_keys_are_spread_by_weight() -> None:
     """Points on the circle are in proportion."""
     counted = Counter(owners(ConsistentHash(virtual_nodes=300), roster_of(3, weights=(1, 1, 2)), 4000).values())

@@ -168,6 +168,23 @@ def test_a_slow_start_begins_anew_with_each_return() -> None:
     assert roster.at(0).share == pytest.approx(0.2)
 
 
+def test_a_worker_that_is_new_grows_on_from_where_it_is_when_its_weight_changes() -> None:
+    """It has the same part of another share."""
+    clock = Clock()
+    roster = roster_of(2, slow_start=10, clock=clock)
+    turn(roster, 0, up=False)
+    turn(roster, 0, up=True)
+    clock.now += 4
+    among(roster)
+    assert roster.at(0).share == pytest.approx(0.5)
+    roster.reweigh(roster.at(0), 3.0)
+    assert roster.at(0).share == pytest.approx(1.5)
+    clock.now += 5
+    among(roster)
+    assert (roster.at(0).share, roster.at(1).share) == (3.0, 1.0)
+    assert places(LeastLoaded(), roster, 40).count(0) == 30
+
+
 def test_slow_start_holds_for_turns_too() -> None:
     """A returning worker has a tenth of the turns that it would have."""
     roster = roster_of(3, slow_start=10)
@@ -219,7 +236,7 @@ def test_the_books_are_right_after_anything() -> None:
     number = 20
     for _ in range(4000):
         clock.now += chance.random() / 10
-        match chance.randrange(12):
+        match chance.randrange(13):
             case 0 if roster.known():
                 turn(roster, chance.choice(roster.known()).index, up=chance.random() < 0.7)
             case 1 if roster.known():
@@ -229,7 +246,9 @@ def test_the_books_are_right_after_anything() -> None:
             case 3 if len(roster.known()) < 30:
                 roster.add(worker_of(number, chance.choice((1, 2))))
                 number += 1
-            case 4 | 5 | 6 if held:
+            case 4 if roster.known():
+                roster.reweigh(chance.choice(roster.known()), chance.choice((0.5, 1, 2)))
+            case 5 | 6 | 7 if held:
                 held.pop(chance.randrange(len(held))).finish()
             case _ if roster.members:
                 held.append(send(policy, roster))
