@@ -24,6 +24,7 @@ class Told:
     workers: tuple[WorkerConfig, ...] = ()
     audiences: list[Audience] = field(factory=list)
     fault: Exception | None = None
+    faults: int = 0
 
     def name(self, *workers: str | WorkerConfig) -> None:
         """Name these from now on."""
@@ -41,6 +42,7 @@ class ToldDiscovery:
     async def follow(self, audience: Audience, /) -> None:
         """Name them, and go on listening."""
         if self.told.fault is not None:
+            self.told.faults += 1
             raise self.told.fault
         self.told.audiences.append(audience)
         if self.told.workers:

@@ -6,6 +6,7 @@ import pytest
 
 from plugins.dispatch.follower import WORKERS_LIMIT
 from plugins.dispatch.worker_config import WorkerConfig
+from plugins.metrics import DISCOVERIES, child
 from tests.dispatch.membership import Told, following, found, gauges, pool_of, ready, until_ready
 from tests.dispatch.scripted import answer_ok, scripted
 from tests.dispatch.support import running, until
@@ -37,10 +38,12 @@ async def test_what_cannot_be_workers_is_refused(workers: tuple[str, ...], probl
 
 async def test_the_same_list_again_is_no_change(logged: list[Any]) -> None:
     """In whatever way it is written."""
+    counter = child(DISCOVERIES, "m", "generation", "accepted")
     async with scripted(answer_ok) as worker, following(worker.url) as (told, dispatch):
+        before = counter._value.get()
         told.name(worker.url.upper() + "/")
         told.name(WorkerConfig(worker.url))
-        assert (ready(dispatch), worker.probes) == ([worker.url], 1)
+        assert (ready(dispatch), worker.probes, counter._value.get()) == ([worker.url], 1, before)
     assert [line["event"] for line in logged].count("workers.changed") == 1
 
 
@@ -57,6 +60,7 @@ async def test_a_discovery_that_fails_is_followed_again(logged: list[Any], monke
     monkeypatch.setattr("plugins.dispatch.follower.RETRY_SECONDS", 0.001)
     told = Told(fault=RuntimeError("the store is gone"))
     async with scripted(answer_ok) as worker, running(found(told)) as dispatch:
+        await until(lambda: told.faults > 3)
         assert ready(dispatch) == []
         told.fault = None
         told.name(worker.url)
