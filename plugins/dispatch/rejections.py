@@ -8,7 +8,6 @@ import orjson
 
 from kernel import Rejection
 from plugins.dispatch.headers import headers_for_client
-from plugins.envelopes import hide_addresses
 from plugins.slots import WorkerRejection
 
 ERROR_LIMIT: Final = 64 * 1024
@@ -41,6 +40,11 @@ _STATUSES: Final[Mapping[object, int]] = {
 _TRACE: Final = re.compile(r"\n\s*File \"")
 """Where SGLang's messages go on with the place in its sources at which they arose."""
 
+_ADDRESS: Final = re.compile(
+    r"\b[a-z][a-z0-9+]{1,15}://[^\s'\"<>]+|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])(?::\d{1,5})?|\[[0-9a-fA-F:]{2,45}\]:\d{1,5}"
+)
+"""What workers tell of each other when a handoff fails."""
+
 _TOO_LONG: Final = re.compile(r"maximum context length is|exceeds the available context size", re.IGNORECASE)
 
 
@@ -58,7 +62,7 @@ def worker_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> Wo
         return WorkerRejection(status, f"the worker rejected the request with status {status}", None, kept)
     message = _TRACE.split(error["message"], 1)[0]
     if status >= 500:
-        message = hide_addresses(message)
+        message = _ADDRESS.sub("(address)", message)
     code, kind, param = (_text(error, name) for name in ("code", "type", "param"))
     if _is_too_long(message, code, kind):
         code = CONTEXT_LENGTH
