@@ -108,7 +108,7 @@ def summary(body: bytes, content_type: str) -> list[str]:
     whole, _, rest = body.rpartition(b"\n\n")
     lines: list[str] = []
     for event in filter(None, whole.split(b"\n\n")):
-        line = f"client reads {_brief(event.removeprefix(b'data: '))}"
+        line = f"client reads {_brief(event.rpartition(b'data: ')[2])}"
         if line not in lines[-1:]:
             lines.append(line)
     return [*lines, f"client is left with {rest!r}"] if rest else lines
@@ -121,4 +121,4 @@ def _brief(data: bytes) -> str:
         return data.decode(errors="replace") or "nothing"
     if "error" in value or "detail" in value:
         return f"an error: {orjson.dumps(value).decode()}"
-    return f"a {value.get('object', 'thing')}"
+    return f"a {value.get('object') or value.get('type', 'thing')}"

@@ -5,6 +5,8 @@ from tests.timeline.world import Story, chat
 FAULTY = "  timeline_faulty: {{config: {{mode: {}}}}}"
 TOO_LONG = "x" * 1100
 BUSY = {"error": {"message": "busy", "type": "overloaded", "param": None, "code": "busy"}}
+RESPONSES = "/v1/responses"
+COUNT = "/v1/messages/count_tokens"
 SLOW = ("both", "slow", {"seconds": 0.2})
 
 STORIES = (
@@ -15,6 +17,17 @@ STORIES = (
     Story("pair", body=chat("pair")),
     Story("pair_streamed", body=chat("pair", stream=True)),
     Story("pair_identity", body=chat("pair"), headers={"x-session-id": "s-1"}),
+    Story("responses", RESPONSES, body={"model": "pair", "input": "Say hello", "max_output_tokens": 4}),
+    Story(
+        "responses_broken",
+        RESPONSES,
+        body={"model": "pair", "input": "Say hello", "max_output_tokens": 4, "stream": True},
+        faults=[("generation", "cut_mid_event", {"after": 4})],
+    ),
+    Story("responses_without_store", RESPONSES, body={"model": "pair", "previous_response_id": "resp_1"}),
+    Story("tokens_counted", COUNT, body=chat("pair")),
+    Story("one_model", "/v1/models/pair", "GET", body=b""),
+    Story("no_such_model", "/v1/models/a/b", "GET", body=b"", headers={"anthropic-version": "2023-06-01"}),
     Story("unknown_model", body=chat("other")),
     Story("no_json", body=b"{"),
     Story("no_model", body={"messages": []}),
