@@ -18,13 +18,14 @@ _LINE_ENDS: Final = (b"\n\n", b"\r\n\r\n")
 
 @define(eq=False)
 class EventEditor:
-    """Gives `edit` each whole event in which `concern` is found, wherever the stream was cut.
+    """Gives `edit` each whole event in which `concern` or the bytes `word` are found, wherever the stream was cut.
 
     An event that was changed is written anew, with its name and its data; all other bytes stay what they are.
     """
 
     _concern: re.Pattern[bytes]
     _edit: Edit
+    _word: bytes | None = None
     _held: bytearray = field(factory=bytearray, init=False)
 
     def push(self, chunk: bytes) -> bytes:
@@ -52,7 +53,7 @@ class EventEditor:
         return b"" if self._concerns(rest) else rest
 
     def _concerns(self, data: bytes) -> bool:
-        return self._concern.search(data) is not None
+        return (self._word is not None and self._word in data) or self._concern.search(data) is not None
 
     def _rewrite(self, chunk: bytes) -> bytes:
         parts, start = [], 0

@@ -18,7 +18,7 @@ from plugins.dispatch.leg import Leg
 from plugins.dispatch.named_events import replay_message, replay_response
 from plugins.dispatch.pair import run_pair
 from plugins.dispatch.replay import Replayed, replay
-from plugins.dispatch.scrubbing import scrub, with_errors
+from plugins.dispatch.scrubbing import ERROR, scrub
 from plugins.dispatch.stream import LegStream
 from plugins.dispatch.worker import Role
 from plugins.endpoints import CHAT_COMPLETIONS
@@ -137,11 +137,15 @@ def _events(job: Job, answer: dict[str, Any]) -> Iterable[bytes]:
 
 def _editor(job: Job, engine: Edits, handoff: Handoff | None) -> EventEditor:
     """What changes the events of an engine's stream, its errors included."""
+    concern = engine.concern
 
     def edit(name: bytes, data: bytes) -> bytes | None:
-        return engine.edit(job.request, handoff, name, scrub(data))
+        plain = scrub(name, data)
+        if concern.search(name) is None and concern.search(plain) is None:
+            return plain
+        return engine.edit(job.request, handoff, name, plain)
 
-    return EventEditor(with_errors(engine.concern), edit)
+    return EventEditor(concern, edit, ERROR)
 
 
 def _headers(response: Response, default: str) -> list[tuple[bytes, bytes]]:

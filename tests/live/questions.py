@@ -58,6 +58,15 @@ def _streamed_completion(answer: httpx.Response) -> str:
     return "".join(choice["text"] for event in events(answer) for choice in event["choices"])
 
 
+def _streamed_response(answer: httpx.Response) -> str:
+    return "".join(event["delta"] for event in events(answer) if event.get("type") == "response.output_text.delta")
+
+
+def _streamed_message(answer: httpx.Response) -> str:
+    deltas = (event["delta"] for event in events(answer) if event.get("type") == "content_block_delta")
+    return "".join(delta["text"] for delta in deltas)
+
+
 COMPLETIONS: Final = Question(
     "completions",
     "/v1/completions",
@@ -81,4 +90,15 @@ RESPONSES: Final = Question(
 )  # fmt: skip
 MESSAGES: Final = Question("messages", "/v1/messages", _messages, lambda answer: answer.json()["content"][0]["text"])
 
-QUESTIONS: Final = (COMPLETIONS, COMPLETIONS_STREAM, CHAT, CHAT_STREAM, RESPONSES, MESSAGES)
+RESPONSES_STREAM: Final = Question(
+    "responses, streamed", "/v1/responses", lambda words: {"input": words}, _streamed_response,
+    limit="max_output_tokens", more={"stream": True},
+)  # fmt: skip
+MESSAGES_STREAM: Final = Question(
+    "messages, streamed", "/v1/messages", _messages, _streamed_message, more={"stream": True}
+)
+
+QUESTIONS: Final = (
+    *(COMPLETIONS, COMPLETIONS_STREAM, CHAT, CHAT_STREAM),
+    *(RESPONSES, RESPONSES_STREAM, MESSAGES, MESSAGES_STREAM),
+)

@@ -147,6 +147,7 @@ ERRORS = [
         RESPONSES,
         b'data: {"type":"response.failed","response":{"error":{"code":"server_error","message":"tcp://10.0.0.5"}}}\n\n',
     ),
+    (MESSAGES, b'event: error\ndata: {"message":"lost 10.0.0.5:1"}\n\n'),
     (MESSAGES, b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"lost 10.0.0.5:1"}}\n\n'),
 ]
 """What a generation worker may say when its context worker is gone, each in its grammar."""
@@ -173,3 +174,19 @@ async def test_an_error_in_mid_stream_names_no_machine(endpoint: Endpoint, event
     assert b"10.0.0.5" not in got
     assert b"(address)" in got
     assert got.startswith(said[endpoint])
+
+
+@pytest.mark.parametrize("word", [b"an error", b'\\"error\\"', b'\\"error\\": {'])
+async def test_what_a_model_says_of_errors_passes_as_it_is(word: bytes) -> None:
+    """Byte by byte, with the addresses that it names."""
+    said = b'data:  {"choices" :[{"index":0,"delta":{"content":"' + word + b' 10.0.0.7"}}]}\n\ndata: [DONE]\n\n'
+
+    async def answer(seen: Seen) -> None:
+        await seen.answer(said, "200 OK", "content-type: text/event-stream")
+
+    async with pair_of(VllmEngine()) as pair, scripted(answer) as worker:
+        config = evolve(pair.dispatch.pools[0], generation=RoleConfig((worker.url,)))
+        async with running(config) as dispatch:
+            raw = orjson.dumps({**BODIES[CHAT_COMPLETIONS], "stream": True})
+            assert (await ask(dispatch, exchange_of(raw))).body == said
+        pair.context.reset()
