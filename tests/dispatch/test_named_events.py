@@ -56,7 +56,7 @@ def test_a_response_is_three_events(status: str | None, last: str) -> None:
     assert events[2][1]["response"] == answer
 
 
-BLOCKS = [
+BLOCKS: list[dict[str, Any]] = [
     {"type": "thinking", "thinking": "Hm", "signature": "s"},
     {"type": "thinking", "thinking": "Oh", "signature": ""},
     {"type": "text", "text": "Hi"},
@@ -91,8 +91,8 @@ def test_a_message_is_its_blocks_one_after_the_other() -> None:
                 blocks.append(dict(data["content_block"]))
             case _, {"type": "input_json_delta", "partial_json": text}:
                 blocks[-1]["input"] = orjson.loads(text)
-            case _, {"type": _, **added}:
-                blocks[-1].update(added)
+            case _, dict(delta):
+                blocks[-1].update((key, value) for key, value in delta.items() if key != "type")
             case _:
                 assert name == "content_block_stop"
     assert blocks == BLOCKS
