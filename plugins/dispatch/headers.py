@@ -7,7 +7,8 @@ from typing import Final
 from kernel import Exchange, Secret
 from plugins.slots import TRACE
 
-_PASSED_ON: Final = {name.encode(): name for name in ("accept", "traceparent", "tracestate")}
+_WANTED: Final = ("accept", "traceparent", "tracestate", "anthropic-version", "anthropic-beta")
+_PASSED_ON: Final = {name.encode(): name for name in _WANTED}
 _KEPT: Final = re.compile(r"retry-after|(?:x-|anthropic-)?ratelimit-[a-z0-9-]{1,64}")
 _VALUE_LIMIT: Final = 256
 

@@ -108,6 +108,7 @@ async def test_only_headers_that_mean_something_to_a_worker_are_sent() -> None:
     """The client's credentials, cookies, proxy and internal headers end here."""
     sent = [
         ("accept", "text/event-stream"), ("traceparent", "00-a-b-01"), ("tracestate", "x=1"),
+        ("anthropic-version", "2023-06-01"), ("anthropic-beta", "a-1,b-2"), ("anthropic-dangerous-x", "true"),
         ("authorization", "Bearer client"), ("cookie", "a=b"), ("user-agent", "sdk"), ("x-api-key", "k"),
         ("content-type", "text/plain"), ("x-request-id", "id-1"), ("x-forwarded-for", "1.2.3.4"),
         ("x-prefiller-host-port", "10.0.0.5:80"), ("x-override-bootstrap-host", "evil"),
@@ -122,6 +123,8 @@ async def test_only_headers_that_mean_something_to_a_worker_are_sent() -> None:
         "content-length": str(len(body_of())),
         "accept-encoding": "identity",
         "accept": "text/event-stream",
+        "anthropic-version": "2023-06-01",
+        "anthropic-beta": "a-1,b-2",
         "x-request-id": "id-1",
         "traceparent": "00-a-b-01",
         "tracestate": "x=1",

@@ -83,7 +83,8 @@ class VllmEngine:
         return (
             many
             or wants_prompt(data)
-            or (own == "messages" and thinks(data))
+            # Mooncake's workers drop what did not end for its length, and messages have no field against that
+            or (own == "messages" and (thinks(data) or self._moves_by == "mooncake"))
             or (own == "responses" and uses_tools_itself(data))
         )
 

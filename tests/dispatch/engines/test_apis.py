@@ -132,3 +132,14 @@ async def test_limits_of_the_context_leg_are_those_of_its_api(endpoint: Endpoint
     assert context["kv_transfer_params"] == {"do_remote_decode": True, "do_remote_prefill": False}
     del generation["kv_transfer_params"]
     assert generation == {**BODIES[endpoint], **extra}
+
+
+@streamed
+async def test_messages_are_not_handed_over_by_mooncake(stream: bool) -> None:
+    """Its workers drop what ends with its first token, which other APIs can forbid: the generation worker does it."""
+    asked = {**BODIES[MESSAGES], "stream": stream}
+    async with pair_of(VllmEngine(connector="mooncake"), connector="mooncake") as pair:
+        answer = await pair.ask(asked, MESSAGES)
+        assert text_of(answer.body) == text_of((await alone("vllm", MESSAGES, asked)).body)
+        assert [stub.state().requests for stub in pair.stubs] == [0, 1]
+        await pair.settled()
