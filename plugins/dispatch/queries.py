@@ -12,6 +12,7 @@ from plugins.dispatch.answers import check_head, check_whole
 from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, read_whole
 from plugins.dispatch.engine import Body
+from plugins.dispatch.engines.bodies import encode
 from plugins.dispatch.headers import headers_for_client, headers_for_worker
 from plugins.dispatch.job import Service, begin
 from plugins.dispatch.pool import Pool
@@ -136,7 +137,7 @@ async def _count_otherwise(exchange: Exchange, service: Service) -> Reply:
     served = exchange[SERVED] = Served(service.model, service.engine.name, [])
     if TOKENIZE.name in service.apis:
         try:
-            body = Body(orjson.dumps({"model": service.model, **_as_chat(exchange), "add_generation_prompt": True}))
+            body = Body(encode({"model": service.model, **_as_chat(exchange), "add_generation_prompt": True}))
             _, answer = await _Query(service, headers_for_worker(exchange), served).ask(TOKENIZE.path, body)
         except Rejection:
             answer = b"{}"  # a guess is better than an error to a client that only wants to know when to be brief
@@ -144,7 +145,7 @@ async def _count_otherwise(exchange: Exchange, service: Service) -> Reply:
         if isinstance(counted, dict) and type(counted.get("count")) is int:
             return DataReply({"input_tokens": counted["count"]})
     data = exchange[PAYLOAD].data
-    tools = orjson.dumps(data["tools"]) if data.get("tools") else b""
+    tools = encode({"tools": data["tools"]}) if data.get("tools") else b""
     characters = sum(map(len, pieces(data))) + len(tools)
     return DataReply({"input_tokens": max(1, ceil(characters / _CHARACTERS_A_TOKEN)), "estimated": True})
 
@@ -167,4 +168,7 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     parts = [part for part in content if isinstance(part, dict) and "source" not in part]
-    return "\n".join(part["text"] if "text" in part else orjson.dumps(part).decode() for part in parts)
+    texts = (part.get("text") for part in parts)
+    return "\n".join(
+        text if isinstance(text, str) else encode(part).decode() for part, text in zip(parts, texts, strict=True)
+    )

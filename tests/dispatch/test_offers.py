@@ -1,5 +1,6 @@
 """A request over an API that its workers lack: translated where a plugin offers it, else declined, or estimated."""
 
+import json
 from typing import Any
 
 import orjson
@@ -190,6 +191,30 @@ async def test_files_are_no_words() -> None:
         assert (await ask(dispatch, counting(messages=said))).json["estimated"] is True
         sent = orjson.loads(worker.seen[0].body)["messages"]
     assert sent[1] == {"role": "user", "content": 'see\n{"type":"tool_result","content":"7"}'}
+
+
+DEEP: Any = orjson.loads(b"[" * 900 + b"]" * 900)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 7}, {}, {"text": None}]}]}, 200),
+        ({"system": [{"type": "text"}], "messages": [{"role": "user", "content": []}]}, 200),
+        ({"messages": [{"role": "user", "content": [{"type": "tool_use", "input": DEEP}]}]}, 200),
+        ({"tools": [{"input_schema": DEEP}]}, 400),
+        ({"messages": [{"role": "user", "content": "word " * 200_000}]}, 200),
+    ],
+)
+async def test_a_strange_prompt_is_counted_or_declined(fields: dict[str, Any], status: int) -> None:
+    """It is never a fault of the kernel."""
+    engine = OpenAIEngine(apis=("completions", "chat_completions", "tokenize"))
+    raw = json.dumps({**COUNTED, **fields}).encode()
+    async with scripted(answer_ok) as worker, running(single(worker.url, engine=engine)) as dispatch:
+        answer = await ask(dispatch, exchange_of(raw, endpoint=COUNT_TOKENS))
+    assert (200 if answer.rejection is None else answer.rejection.status) == status
+    if status == 200:
+        assert answer.json["input_tokens"] >= 1
 
 
 async def test_a_completion_is_never_offered_elsewhere() -> None:

@@ -68,6 +68,20 @@ def test_curl_gets_an_answer_on_every_api(demo: Kernel, path: str, body: dict[st
     assert said in curl(demo, json.dumps({"model": "smollm2", **body}), path=path)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "last"),
+    [
+        ("/v1/responses", {"input": "Say hello", "max_output_tokens": 4}, "event: response.completed"),
+        ("/v1/messages", {"messages": MESSAGES, "max_tokens": 4}, "event: message_stop"),
+    ],
+)
+def test_curl_gets_a_stream_on_every_api(demo: Kernel, path: str, body: dict[str, object], last: str) -> None:
+    """It ends as streams of its API do."""
+    answer = curl(demo, json.dumps({"model": "smollm2", "stream": True, **body}), path=path)
+    assert answer.rstrip().split("\n\n")[-1].startswith(last)
+    assert answer.endswith("\n\n")
+
+
 def test_the_sdk_reads_answers_and_streams(client: openai.OpenAI) -> None:
     """Chat and completions work through the SDK, streamed and not."""
     whole = client.chat.completions.create(model="smollm2", messages=MESSAGES, max_tokens=8)
