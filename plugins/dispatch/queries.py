@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, Final, Protocol, runtime_checkable
 
-import orjson
 from attrs import define, field
 
 from kernel import BytesReply, DataReply, Exchange, Rejection, Reply
@@ -12,7 +11,7 @@ from plugins.dispatch.answers import check_head, check_whole
 from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, read_whole
 from plugins.dispatch.engine import Body
-from plugins.dispatch.engines.bodies import encode
+from plugins.dispatch.engines.bodies import encode, parse
 from plugins.dispatch.headers import headers_for_client, headers_for_worker
 from plugins.dispatch.job import Service, begin
 from plugins.dispatch.pool import Pool
@@ -139,11 +138,11 @@ async def _count_otherwise(exchange: Exchange, service: Service) -> Reply:
         try:
             body = Body(encode({"model": service.model, **_as_chat(exchange), "add_generation_prompt": True}))
             _, answer = await _Query(service, headers_for_worker(exchange), served).ask(TOKENIZE.path, body)
+            count = parse(answer, "context").get("count")
         except Rejection:
-            answer = b"{}"  # a guess is better than an error to a client that only wants to know when to be brief
-        counted = orjson.loads(answer)
-        if isinstance(counted, dict) and type(counted.get("count")) is int:
-            return DataReply({"input_tokens": counted["count"]})
+            count = None  # a guess is better than an error to a client that only wants to know when to be brief
+        if type(count) is int:
+            return DataReply({"input_tokens": count})
     data = exchange[PAYLOAD].data
     tools = encode({"tools": data["tools"]}) if data.get("tools") else b""
     characters = sum(map(len, pieces(data))) + len(tools)

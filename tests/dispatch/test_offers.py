@@ -146,7 +146,7 @@ async def test_tokens_are_counted_by_the_tokenizer_of_workers_that_do_not_count(
     assert exchange.get(TRANSLATED) is None
 
 
-@pytest.mark.parametrize("said", [b'{"tokens":[]}', b"[]", b'{"count":"7"}', None, "gone"])
+@pytest.mark.parametrize("said", [b'{"tokens":[]}', b"[]", b"{x}", b'{"count":"7"}', None, "gone"])
 async def test_tokens_are_estimated_where_nobody_counts(said: object) -> None:
     """A client that asks is better served with a guess than with an error; the answer says that it is one."""
 
