@@ -62,11 +62,16 @@ def worker_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> Wo
         return WorkerRejection(status, f"the worker rejected the request with status {status}", None, kept)
     message = _TRACE.split(error["message"], 1)[0]
     if status >= 500:
-        message = _ADDRESS.sub("(address)", message)
+        message = hide_addresses(message)
     code, kind, param = (_text(error, name) for name in ("code", "type", "param"))
     if _is_too_long(message, code, kind):
         code = CONTEXT_LENGTH
     return WorkerRejection(status, message, code, kept, kind=kind, param=param)
+
+
+def hide_addresses(message: str) -> str:
+    """A message without the addresses that workers tell of each other."""
+    return _ADDRESS.sub("(address)", message)
 
 
 def event_rejection(name: bytes, value: Mapping[str, Any], headers: Mapping[str, str]) -> WorkerRejection | None:
