@@ -165,6 +165,10 @@ HANDOFFS_MISSING: Final = _counter(
     "model",
 )
 
+RECORDS_LOST: Final = _counter(
+    "kernel_performance_records_lost", "Records of requests that were not written to the file", "reason"
+)
+
 
 _children: Final[dict[tuple[object, ...], Any]] = {}
 

@@ -1,10 +1,10 @@
 """What standard plugins leave in an exchange for each other and for third parties."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from kernel import Endpoint, Rejection, Slot
 
@@ -87,6 +87,36 @@ class Timing:
 
 
 @define(eq=False)
+class LegTimes:
+    """What is known of the leg of one role: its worker, when it was sent, and what the worker itself told of it.
+
+    `told` are headers as the worker wrote them, with times by its own clock, which is `clock_ahead` seconds ahead of
+    `time.monotonic()` here. `request_id` is the worker's.
+    """
+
+    worker: str
+    sent: float
+    told: Mapping[str, str] = field(factory=dict)
+    clock_ahead: float = 0.0
+    request_id: int | str | None = None
+
+
+@define(eq=False)
+class Performance:
+    """Left by a plugin that wants to know how long each part of a request took; dispatch fills it in.
+
+    `legs` are those of the last attempt, by role: `context` and `generation`. `first_token` is a reading of
+    `time.monotonic()`, `handoff_id` the id under which the KV cache was handed over. `record` is what came of it all
+    once the request was answered well.
+    """
+
+    legs: dict[str, LegTimes] = field(factory=dict)
+    first_token: float | None = None
+    handoff_id: int | str | None = None
+    record: Mapping[str, Any] | None = None
+
+
+@define(eq=False)
 class Served:
     """Who served a request: `model` is a configured name (a safe label), `workers` are for the log alone."""
 
@@ -107,6 +137,7 @@ TRANSLATED: Final = Slot[Translation]("translated")
 """The offer that dispatch took: the reply speaks the API of its endpoint, until a plugin translates it back."""
 CONVERSATION: Final = Slot[Conversation]("conversation")
 TIMING: Final = Slot[Timing]("timing")
+PERFORMANCE: Final = Slot[Performance]("performance")
 SERVED: Final = Slot[Served]("served")
 DEADLINE: Final = Slot[float]("deadline")
 """When the answer has to be complete, a reading of `time.monotonic()` in seconds."""

@@ -8,6 +8,7 @@ from attrs import define, field
 from structlog.stdlib import get_logger
 
 from kernel import Rejection
+from plugins.dispatch.abilities import Reports
 from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Limits, Response, StaleFault, TransportFault
 from plugins.dispatch.engine import Aborts, Handoff
@@ -19,6 +20,7 @@ from plugins.dispatch.rejections import NoWorker
 from plugins.dispatch.retry import relief_of, verdict_of
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.metrics import LegMetrics
+from plugins.slots import LegTimes, Performance
 
 log = get_logger()
 
@@ -175,7 +177,16 @@ class Attempts:
         if job.timing is not None and job.timing.dispatched is None:
             job.timing.dispatched = self.began
         self._runs = handoff
-        return await self.pool.client.send(call, fresh=self._fresh)
+        response = await self.pool.client.send(call, fresh=self._fresh)
+        if job.request.performance is not None:
+            self._note_times(job.request.performance, worker, response)
+        return response
+
+    def _note_times(self, performance: Performance, worker: Worker, response: Response) -> None:
+        """Keep what the head of an answer tells of the request's times, for whoever wants it."""
+        times = performance.legs[self.role] = LegTimes(worker.url, self.began)
+        if isinstance(self.job.service.engine, Reports):
+            self.job.service.engine.report(times, response.headers, monotonic())
 
 
 def _is_gone(partner: Worker | None) -> bool:

@@ -11,17 +11,21 @@ from kernel import Endpoint
 from plugins.dispatch.plan import Plan
 from plugins.dispatch.policy import Match
 from plugins.dispatch.worker import Role
-from plugins.slots import Conversation, Payload
+from plugins.slots import Conversation, Payload, Performance
 
 
 @frozen(eq=False)
 class Request:
-    """What an engine may know of a request. It never changes the payload: every leg gets its own copy."""
+    """What an engine may know of a request. It never changes the payload: every leg gets its own copy.
+
+    With `performance` somebody wants to know what workers tell of the request's times.
+    """
 
     endpoint: Endpoint
     payload: Payload
     stream: bool
     conversation: Conversation | None = None
+    performance: Performance | None = None
 
 
 @frozen(eq=False)
@@ -65,7 +69,7 @@ Reading: TypeAlias = "Handoff | Final | bytes"
 class Engine(Protocol):
     """An attrs class whose `init` fields are its configuration. `name` is that of its entry point.
 
-    An engine may also have the methods of the protocols below.
+    An engine may also have the methods of the protocols below, and of those in `abilities`.
     """
 
     @property

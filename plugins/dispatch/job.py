@@ -24,6 +24,7 @@ from plugins.slots import (
     DEADLINE,
     OFFER,
     PAYLOAD,
+    PERFORMANCE,
     SERVED,
     STREAM,
     TIMING,
@@ -101,7 +102,8 @@ def begin(exchange: Exchange, service: Service) -> Job:
     name = payload.data.get("model")
     if name != service.model and not (name is None and endpoint in NAMELESS):
         payload.edit()["model"] = service.model
-    request = Request(endpoint, payload, exchange.get(STREAM) or False, exchange.get(CONVERSATION))
+    stream = exchange.get(STREAM) or False
+    request = Request(endpoint, payload, stream, exchange.get(CONVERSATION), exchange.get(PERFORMANCE))
     service.budget.deposit()
     needed = service.handoffs.needed_seconds
     retries = Retries(service.model, service.retry, service.budget, exchange.get(DEADLINE), needed)

@@ -1,6 +1,8 @@
 """A worker's stream as the source of a reply."""
 
+import re
 from time import monotonic
+from typing import Final
 
 from attrs import define, field
 
@@ -8,6 +10,11 @@ from kernel import COMPLETED, Outcome
 from plugins.dispatch.client import Fault, Response
 from plugins.dispatch.leg import Leg
 from plugins.dispatch.worker import Worker
+from plugins.endpoints import RESPONSES
+
+_OPENING: Final = re.compile(rb"^event: ?response\.(?:created|queued|in_progress)\b", re.MULTILINE)
+_SPEAKING: Final = re.compile(rb"^event: ?(?!response\.(?:created|queued|in_progress)\b)\S", re.MULTILINE)
+"""Of the API of Responses, whose streams begin long before there is a token."""
 
 
 @define(eq=False)
@@ -22,11 +29,15 @@ class LegStream:
     _first: bytes
     _worker: Worker = field(init=False)
     _last: float = field(init=False)
+    _silent: bool = field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         self._worker = self._leg.attempts.take()  # the one that is held
         self._last = self._worker.heard = monotonic()
-        self._leg.metrics.first_token.observe(self._last - self._leg.began)
+        if self._leg.job.request.endpoint is RESPONSES and _OPENING.search(self._first):
+            self._silent = _SPEAKING.search(self._first) is None
+        if not self._silent:
+            self._speak()
 
     def __aiter__(self) -> "LegStream":
         return self
@@ -43,10 +54,20 @@ class LegStream:
         if not chunk:
             self._leg.give_back(success=True)
             raise StopAsyncIteration
-        now = monotonic()
-        self._leg.metrics.per_token.observe(now - self._last)
+        now, last = monotonic(), self._last
         self._last = self._worker.heard = now
+        if not self._silent:
+            self._leg.metrics.per_token.observe(now - last)
+        elif _SPEAKING.search(chunk):
+            self._silent = False
+            self._speak()
         return chunk
+
+    def _speak(self) -> None:
+        """Note the first token."""
+        self._leg.metrics.first_token.observe(self._last - self._leg.began)
+        if self._leg.job.request.performance is not None:
+            self._leg.job.request.performance.first_token = self._last
 
     def end(self, outcome: Outcome) -> None:
         """Hear how the stream ended."""

@@ -114,7 +114,7 @@ async def test_a_handoff_of_the_clients_own_is_ignored(pair: Relay) -> None:
 async def test_the_conversation_reaches_both_workers(pair: Relay) -> None:
     """As the top-level field that they route and cache by."""
     exchange = exchange_of(orjson.dumps(CHAT))
-    exchange[CONVERSATION] = Conversation("c-1", "x-session-id", subagent_affinity="parent")
+    exchange[CONVERSATION] = Conversation("c-1", "x-session-id")
     await ask(pair.dispatch, exchange)
     for stub in (pair.context, pair.generation):
         body = stub.state().last_requests[-1].body

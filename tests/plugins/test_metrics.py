@@ -47,6 +47,7 @@ OWN = {
     "kernel_reservations": ("gauge", {"model", "role"}),
     "kernel_aborts": ("counter", {"model", "role", "result"}),
     "kernel_handoffs_missing": ("counter", {"model"}),
+    "kernel_performance_records_lost": ("counter", {"reason"}),
 }
 FEED = """
 import os, sys

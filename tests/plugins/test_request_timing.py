@@ -9,7 +9,7 @@ from kernel import BytesReply, CallNext, Exchange, Rejection, Reply
 from kernel.testing import build_exchange, read_reply, run_chain
 from plugins.endpoints import MODELS
 from plugins.metrics import KERNEL_OVERHEAD
-from plugins.request_timing import RequestTiming
+from plugins.request_timing.plugin import RequestTiming
 from plugins.slots import BODY_SECONDS, SERVED, TIMING, Served
 from plugins.sse_guard import SseGuard
 from tests.plugins.support import CHAT_STREAM, EVENTS, Worker, counting, left_in_stream, parsed, serve, stream

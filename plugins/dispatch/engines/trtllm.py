@@ -17,14 +17,15 @@ from plugins.dispatch.engine import Body, Handoff, Partner, Reading, Request
 from plugins.dispatch.engines.trtllm_answers import CONCERN, METRICS_EVENT, read_context, strip_event, strip_internals
 from plugins.dispatch.engines.trtllm_ids import NODES, mint
 from plugins.dispatch.engines.trtllm_prompts import copy_fields, one_prompt
-from plugins.dispatch.engines.trtllm_signing import signed_headers
+from plugins.dispatch.engines.trtllm_signing import check_signable, signed_headers
+from plugins.dispatch.engines.trtllm_times import CLOCK_HEADER, METRICS_HEADERS, note_ids, read_event, read_headers
 from plugins.dispatch.plan import SERIAL_RELAY, SIMULTANEOUS_PAIR, Plan
 from plugins.dispatch.policy import Match
 from plugins.dispatch.worker import Role
 from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES
+from plugins.slots import LegTimes
 
 _MSGPACK_HEADERS: Final = {"x-trtllm-msgpack": "1"}
-_METRICS_HEADERS: Final = {"x-trtllm-return-metrics": "1"}
 _CONTEXT_FIRST: Final = 0
 _GENERATION_FIRST: Final = 1
 _ENDPOINT: Final = "ctx_info_endpoint"
@@ -46,9 +47,9 @@ class TrtllmEngine:
     token ids of all. `node_id`: 0 to 255, different for each frontend of a deployment; by default made from the
     machine's network address. `max_local_prefill_length`: a prompt of which the chosen generation worker has a part
     cached and not more than so many tokens to compute is served by it alone; its policy has to know that.
-    `internal_request_auth_key`: the workers' own, with which requests are signed. `collect_perf_metrics`: ask
-    workers for the times of each request. `apis`: what the workers answer; older ones hand over on completions and
-    chat alone.
+    `internal_request_auth_key`: the workers' own, with which requests are signed; sub-agents need it. `clock_header`:
+    under which workers tell the time by their clocks. `apis`: what the workers answer; older ones hand over on
+    completions and chat alone.
     """
 
     name: ClassVar[str] = "trtllm"
@@ -61,7 +62,7 @@ class TrtllmEngine:
     node_id: int | None = field(default=None, validator=validators.optional([validators.ge(0), validators.lt(NODES)]))
     max_local_prefill_length: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
     internal_request_auth_key: Secret | None = None
-    collect_perf_metrics: bool = False
+    clock_header: str = field(default=CLOCK_HEADER, validator=validators.matches_re(r"[A-Za-z0-9-]{1,64}"))
     apis: Apis = field(default=_APIS, validator=check_apis)
 
     @property
@@ -83,6 +84,7 @@ class TrtllmEngine:
         """Decline prompts that this engine's handoff cannot carry."""
         if request.endpoint is COMPLETIONS:
             one_prompt(request.payload.data.get("prompt"))
+        check_signable(self.internal_request_auth_key, request)
 
     def alone(self, _request: Request, /) -> bool:
         """Whether generation workers are measured without a context phase."""
@@ -92,7 +94,7 @@ class TrtllmEngine:
         """Where a context worker tells how its KV cache is reached."""
         return f"{partner.url}/server_info"
 
-    def meet(self, _request: Request, partner: Partner, /) -> Handoff:
+    def meet(self, request: Request, partner: Partner, /) -> Handoff:
         """One id for both legs, and where the generation worker finds the context worker.
 
         Raises:
@@ -111,7 +113,9 @@ class TrtllmEngine:
             Role.CONTEXT: self._context_params(id, _GENERATION_FIRST),
             Role.GENERATION: generation,
         }
-        return Handoff(fields)
+        handoff = Handoff(fields)
+        note_ids(request, handoff)
+        return handoff
 
     def body(self, role: Role, request: Request, handoff: Handoff | None, /) -> Body:
         """The client's fields, with those of the phase in place of any handoff fields that it sent."""
@@ -128,17 +132,26 @@ class TrtllmEngine:
             self._go_on(data, request, handoff)
         params = data.get("disaggregated_params") or {}
         headers = signed_headers(self.internal_request_auth_key, role, request, params)
-        return self._encode(data, {**headers, **(_METRICS_HEADERS if self.collect_perf_metrics else {})})
+        return self._encode(data, headers if request.performance is None else {**headers, **METRICS_HEADERS})
 
     def read(self, role: Role, request: Request, answer: bytes, _handoff: Handoff | None = None, /) -> Reading:
         """The handoff or the final answer of a context worker; a generation worker's answer for the client."""
         if role is Role.GENERATION:
             return strip_internals(answer)
-        return read_context(answer, api=request.endpoint.name)
+        reading = read_context(answer, api=request.endpoint.name)
+        note_ids(request, reading)
+        return reading
 
-    def edit(self, _request: Request, _handoff: Handoff | None, name: bytes, data: bytes, /) -> bytes | None:
+    def report(self, times: LegTimes, headers: Mapping[str, str], received: float, /) -> None:
+        """Keep the times that a worker tells."""
+        read_headers(times, headers, self.clock_header, received)
+
+    def edit(self, request: Request, _handoff: Handoff | None, name: bytes, data: bytes, /) -> bytes | None:
         """An event of a stream with what the client may see; the worker's metrics, which come last, are not for it."""
-        return None if name == METRICS_EVENT else strip_event(data)
+        if name != METRICS_EVENT:
+            return strip_event(data)
+        read_event(request, data)
+        return None
 
     def encode(self, data: Mapping[str, Any], /) -> Body:
         """What is asked of one worker alone, in the format that workers are sent."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from kernel import Secret
+from kernel import Rejection, Secret
 from plugins.dispatch.engine import Request
 from plugins.dispatch.headers import is_plain
 from plugins.dispatch.worker import Role
@@ -23,6 +23,18 @@ def sign(key: Secret, payload: Mapping[str, object]) -> str:
     """The HMAC-SHA256 of the compact JSON of a payload, its members in the order of their names."""
     raw = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
     return "sha256=" + hmac.new(key.reveal().encode(), raw, hashlib.sha256).hexdigest()
+
+
+def check_signable(key: Secret | None, request: Request) -> None:
+    """Let a request through whose headers can be signed.
+
+    A sub-agent that workers do not know as one would lose what its parent has cached, and nobody would notice.
+
+    Raises:
+        Rejection: 500, it is a sub-agent's and there is no key: a mistake in the configuration.
+    """
+    if key is None and request.conversation is not None and request.conversation.subagent_affinity:
+        raise Rejection(500, "sub-agents need an internal_request_auth_key for this model's workers", "misconfigured")
 
 
 def signed_headers(key: Secret | None, role: Role, request: Request, params: Mapping[str, Any]) -> dict[str, str]:

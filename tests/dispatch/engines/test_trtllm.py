@@ -17,7 +17,7 @@ from plugins.dispatch.policy import Facts, Match
 from plugins.dispatch.worker import Role, Worker
 from plugins.endpoints import CHAT_COMPLETIONS
 from plugins.slots import CONVERSATION, Conversation, Payload
-from tests.dispatch.engines.pairs import ASKED, CHAT, Pair, config_of, pair_of
+from tests.dispatch.engines.pairs import CHAT, Pair, config_of, pair_of
 from tests.dispatch.support import ask, exchange_of, running
 
 pytestmark = pytest.mark.anyio
@@ -132,26 +132,25 @@ async def test_an_affinity_that_no_header_can_hold_is_not_told() -> None:
             assert received.header("x-trtllm-subagent-affinity-id") is None
 
 
+async def test_a_sub_agent_without_a_key_is_told_of_the_mistake() -> None:
+    """No worker is asked; without the affinity it would silently lose what its parent has cached."""
+    async with pair_of(TrtllmEngine()) as pair:
+        exchange = exchange_of(orjson.dumps(CHAT))
+        exchange[CONVERSATION] = Conversation("c-1", "x-session-id", subagent_affinity="parent")
+        error = (await ask(pair.dispatch, exchange)).error
+        assert (error.status, error.code) == (500, "misconfigured")
+        assert error.message == "sub-agents need an internal_request_auth_key for this model's workers"
+        assert [stub.state().requests for stub in pair.stubs] == [0, 0]
+        exchange = exchange_of(orjson.dumps(CHAT))
+        exchange[CONVERSATION] = Conversation("c-1", "x-session-id")
+        assert (await ask(pair.dispatch, exchange)).rejection is None
+
+
 async def test_another_key_is_refused_by_the_worker() -> None:
     """As a fault of the request, which is what it says."""
     async with pair_of(TrtllmEngine(internal_request_auth_key=Secret("other")), auth_key="shared") as pair:
         assert (await pair.ask(CHAT)).error.status == 400
         pair.context.reset()
-
-
-@pytest.mark.parametrize("collect", [False, True])
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("endpoint", "data"), ASKED)
-async def test_what_workers_measure_is_not_in_the_stream(endpoint: Any, data: Any, stream: bool, collect: bool) -> None:
-    """It comes after the end of the stream, if it was asked for."""
-    async with pair_of(TrtllmEngine(collect_perf_metrics=collect)) as pair:
-        answer = await pair.ask(data, endpoint, stream=stream)
-        assert b"perf_metrics" not in answer.body
-        assert b"Server-Timing" not in answer.body
-        assert not stream or answer.body.endswith(b"data: [DONE]\n\n")
-        for stub in pair.stubs:
-            (received,) = [received for received in stub.state().last_requests if received.is_work]
-            assert (received.header("x-trtllm-return-metrics") == "1") is collect
 
 
 async def test_a_restarted_context_worker_is_asked_again() -> None:

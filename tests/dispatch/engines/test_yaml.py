@@ -43,7 +43,7 @@ plugins:
             schedule: generation_first
             max_local_prefill_length: 64
             internal_request_auth_key: {env: ENGINE_TEST_KEY}
-            collect_perf_metrics: true
+            clock_header: x-clock
           context: {workers: ["http://c:1"]}
           generation: {workers: ["http://c:2"], policy: prefix}
 """
@@ -65,7 +65,7 @@ def test_everything_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
         schedule="generation_first",
         max_local_prefill_length=64,
         internal_request_auth_key=Secret("k"),
-        collect_perf_metrics=True,
+        clock_header="x-clock",
     )
     assert dispatch == Dispatch(
         (
