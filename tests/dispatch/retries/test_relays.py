@@ -98,7 +98,8 @@ async def test_a_handoff_that_anyone_may_use_is_sent_to_the_next_worker() -> Non
 @pytest.mark.parametrize("gone", [False, True])
 async def test_a_remote_tail_has_one_attempt(gone: bool) -> None:
     """The context worker sends what it computes to one worker, and cannot be told of another."""
-    params = {"request_type": "context_only", "ctx_request_id": 1, "first_gen_tokens": [1], "remote_tail_start": 4}
+    ids = {"ctx_request_id": 1, "disagg_request_id": 1}
+    params = {"request_type": "context_only", **ids, "first_gen_tokens": [1], "remote_tail_start": 4}
     choice = {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": ""}}
     answer = orjson.dumps(
         {"choices": [{**choice, "disaggregated_params": params}], "prompt_token_ids": [1], "usage": None}
@@ -112,7 +113,7 @@ async def test_a_remote_tail_has_one_attempt(gone: bool) -> None:
             if gone:
                 await first.stop()
             assert (await ask(dispatch, exchange_of(body_of()))).error.status >= 500
-        assert (len(context.seen), len(second.seen)) == (1, 0)
+        assert (len(context.seen), len(first.seen), len(second.seen)) == (1, 0 if gone else 1, 0)
         if gone:
             await first.start()
 
