@@ -100,7 +100,7 @@ class HearsLeaving(Protocol):
     """A policy that hears which workers are gone for good."""
 
     def left(self, worker: Worker, /) -> None:
-        """Called when a worker is gone. Its index may be given to another one."""
+        """Called when a worker is gone. Its index may be given to another one, and what it still has ends later."""
         ...
 
 
