@@ -1,5 +1,6 @@
 """The JSON shapes in which errors reach a client."""
 
+import re
 from typing import Any, Final
 
 from kernel import Rejection
@@ -13,6 +14,11 @@ TOO_LONG: Final = "context_length_exceeded"
 
 PROMPT_TOO_LONG: Final = "prompt is too long"
 """How Anthropic's message for the same begins, which has no code; clients look for these words."""
+
+_ADDRESS: Final = re.compile(
+    r"\b[a-z][a-z0-9+]{1,15}://[^\s'\"<>]+|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])(?::\d{1,5})?|\[[0-9a-fA-F:]{2,45}\]:\d{1,5}"
+)
+"""What workers tell of each other when a handoff fails."""
 
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_KINDS: Final = {
@@ -31,6 +37,11 @@ _ANTHROPIC_KINDS: Final = {
 def rejection_of(error: BaseException | None) -> Rejection:
     """What a client may know of an error: a rejection says it itself, a fault stays internal."""
     return error if isinstance(error, Rejection) else INTERNAL
+
+
+def hide_addresses(text: str) -> str:
+    """The text without the addresses of workers."""
+    return _ADDRESS.sub("(address)", text)
 
 
 def status_of(error: Rejection, dialect: Dialect) -> int:

@@ -8,6 +8,7 @@ import orjson
 
 from kernel import Rejection
 from plugins.dispatch.headers import headers_for_client
+from plugins.envelopes import hide_addresses
 from plugins.slots import WorkerRejection
 
 ERROR_LIMIT: Final = 64 * 1024
@@ -39,11 +40,6 @@ _STATUSES: Final[Mapping[object, int]] = {
 
 _TRACE: Final = re.compile(r"\n\s*File \"")
 """Where SGLang's messages go on with the place in its sources at which they arose."""
-
-_ADDRESS: Final = re.compile(
-    r"\b[a-z][a-z0-9+]{1,15}://[^\s'\"<>]+|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])(?::\d{1,5})?|\[[0-9a-fA-F:]{2,45}\]:\d{1,5}"
-)
-"""What workers tell of each other when a handoff fails."""
 
 _TOO_LONG: Final = re.compile(r"maximum context length is|exceeds the available context size", re.IGNORECASE)
 

@@ -1,6 +1,6 @@
 """What is answered beside the chain: metrics, and an error object for every address that does not exist."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -26,15 +26,16 @@ PATH_CHARACTERS: Final = 200
 METHOD_CHARACTERS: Final = 20
 
 
-def build_routes(endpoints: Iterable[Endpoint]) -> list[BaseRoute]:
+def build_routes(endpoints: Sequence[Endpoint]) -> list[BaseRoute]:
     """The routes that come after the application's own; the last one takes every path."""
     known: dict[str, set[str]] = {path: {"GET", "HEAD"} for path in READABLE}
     for endpoint in endpoints:
         known.setdefault(endpoint.path, set()).add(endpoint.method)
     allowed = {path: ", ".join(sorted(methods)) for path, methods in known.items()}
+    above = [endpoint.path for endpoint in endpoints if endpoint.path.endswith("/")]
     metrics = (Route(path, tell_metrics) for path in METRICS)
     greetings = (Route(path, greet) for path in GREETINGS)
-    return [*metrics, *greetings, Unknown(allowed)]
+    return [*metrics, *greetings, Unknown(allowed, above)]
 
 
 async def greet(_request: Request) -> Response:
@@ -51,9 +52,9 @@ async def tell_metrics(_request: Request) -> Response:
 class Unknown(BaseRoute):
     """Takes every request that is left; answers 404, or 405 where the path exists, with an error in the API's shape."""
 
-    def __init__(self, allowed: Mapping[str, str]) -> None:
-        """`allowed` has the methods of each path that exists, as in the header `allow`."""
-        self._allowed = allowed
+    def __init__(self, allowed: Mapping[str, str], above: Iterable[str] = ()) -> None:
+        """`allowed` has the methods of each path that exists, as in the header `allow`; all below `above` exist too."""
+        self._allowed, self._above = allowed, tuple(above)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Whether a scope is for this route; targets without a slash are, as in `OPTIONS *`."""
@@ -64,9 +65,12 @@ class Unknown(BaseRoute):
         path = scope["path"]
         asked = f"{_printable(scope['method'], METHOD_CHARACTERS)} {_printable(path, PATH_CHARACTERS)}"
         headers = {}
-        if path in self._allowed:
-            headers["allow"] = self._allowed[path]
-            error = Rejection(405, f"{asked}: this path answers to {self._allowed[path]}", "method_not_allowed")
+        known = (
+            path if path in self._allowed else next((above for above in self._above if path.startswith(above)), None)
+        )
+        if known is not None:
+            headers["allow"] = self._allowed[known]
+            error = Rejection(405, f"{asked}: this path answers to {self._allowed[known]}", "method_not_allowed")
         else:
             error = Rejection(404, f"there is no {asked}", "not_found")
         anthropic = path == MESSAGES.path or path.startswith(f"{MESSAGES.path}/")

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from plugins.schemas.kinds import (
     BOOLEAN,
+    INTEGER,
     NATURAL,
     NUMBER,
     OBJECT,
@@ -51,7 +52,7 @@ _MESSAGES: Final[dict[str, Check]] = _PROMPT | {
     "stop_sequences": STRINGS,
     "stream": BOOLEAN,
     "temperature": NUMBER,
-    "top_k": NATURAL,
+    "top_k": INTEGER,
     "top_p": NUMBER,
 }
 

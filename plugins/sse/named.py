@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from typing import Any, ClassVar
 
+from plugins.envelopes import hide_addresses
 from plugins.slots import WorkerRejection
 from plugins.sse.events import events, frames, parse
 from plugins.sse.gate import EventGate
@@ -92,8 +93,7 @@ def is_error(value: dict[str, Any]) -> bool:
 
 
 def _told(value: dict[str, Any]) -> WorkerRejection:
-    """The worker's own words, out of which dispatch took addresses."""
     error = value["error"] if isinstance(value.get("error"), dict) else value
     message, code = error.get("message"), error.get("code")
-    text = message if isinstance(message, str) and message else _UNEXPLAINED
+    text = hide_addresses(message) if isinstance(message, str) and message else _UNEXPLAINED
     return WorkerRejection(502, text, code if isinstance(code, str) else "worker_error")

@@ -4,8 +4,12 @@ import json
 from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
+from starlette.applications import Starlette
 
+from kernel import Endpoint
+from plugins.host.routes import build_routes
 from tests.host.support import Served, serving
 from tests.host.wire import Answer, request
 
@@ -92,6 +96,20 @@ def test_unknown_addresses_of_anthropics_api_have_its_errors(served: Served, pat
     assert body["error"]["type"] == "not_found_error"
     assert "GET" in body["error"]["message"]
     assert body["request_id"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "status"), [("/things/a", 405), ("/things/a/b", 405), ("/things", 404), ("/metrics/a", 404)]
+)
+async def test_wrong_method_below_an_endpoint(path: str, status: int) -> None:
+    """What an endpoint has below it answers to its methods; nothing else has anything below it."""
+    app = Starlette(routes=build_routes([Endpoint("below", "/things/", "GET")]))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://kernel") as client:
+        answer = await client.post(path)
+
+    assert answer.status_code == status
+    assert answer.headers.get("allow") == ("GET" if status == 405 else None)
 
 
 def test_long_and_unprintable_path(served: Served) -> None:

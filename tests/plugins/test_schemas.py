@@ -85,7 +85,7 @@ MESSAGES = COUNT | {
     "stop_sequences": {"array", "strings"},
     "stream": {"boolean"},
     "temperature": NUMBERS,
-    "top_k": NATURAL,
+    "top_k": INTEGERS,
     "top_p": NUMBERS,
 }
 

@@ -83,7 +83,7 @@ async def test_nothing_follows_a_workers_error(after: tuple[bytes | Exception, .
 @pytest.mark.parametrize(
     ("stray", "message"),
     [
-        ({"error": {"message": "out of memory"}}, "out of memory"),
+        ({"error": {"message": "out of memory at 10.0.0.1:8000"}}, "out of memory at (address)"),
         ({"object": "error", "message": "out of memory", "code": 500}, "out of memory"),
         ({"type": "error", "error": {"type": "api_error", "message": "out of memory"}}, "out of memory"),
     ],

@@ -138,7 +138,7 @@ async def test_the_words_inside_data_end_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     ("stray", "message"),
     [
-        ({"error": {"message": "out of memory", "code": 500}}, "out of memory"),
+        ({"error": {"message": "out of memory at http://10.0.0.1:8000/v1", "code": 500}}, "out of memory at (address)"),
         ({"object": "error", "message": "out of memory", "code": 500}, "out of memory"),
         ({"error": "out of memory"}, "the worker ended the stream with an error"),
     ],
