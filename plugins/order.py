@@ -32,6 +32,10 @@ STANDARD_ORDER: Final = (
         "before anything costs: a request that it refuses gets no identity, no queue time and no worker",
     ),
     OrderLine(
+        "messages_request",
+        "inside template_guard: what is refused needs no offer; outside dispatch, which takes the offer or leaves it",
+    ),
+    OrderLine(
         "conversation_identity",
         "inside template_guard, outside request_timing and dispatch: a bad identity is declined before any queueing",
     ),
@@ -47,6 +51,10 @@ STANDARD_ORDER: Final = (
     OrderLine(
         "sse_guard",
         "inside encode_reply, outside count_responses: it guards what dispatch streams, in the API's own dialect",
+    ),
+    OrderLine(
+        "messages_reply",
+        "inside sse_guard, which guards what the client gets; outside count_responses: a bad answer counts too",
     ),
     OrderLine(
         "count_responses",

@@ -1,0 +1,36 @@
+"""Turns the answers of workers that were asked over the chat API into those of the Messages API."""
+
+import orjson
+from attrs import frozen
+
+from kernel import BytesReply, CallNext, Exchange, PluginSpec, Reply, StreamReply
+from plugins.endpoints import MESSAGES
+from plugins.messages.answer import message_from
+from plugins.messages.stream import MessageStream
+from plugins.slots import MODEL, OFFER, PAYLOAD, TRANSLATED
+
+
+@frozen
+class MessagesReply:
+    """Translate the reply where dispatch took the offer of `messages_request`; any other passes untouched."""
+
+    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
+        """Call on, then translate.
+
+        Raises:
+            WorkerRejection: 502, the worker's answer cannot be understood.
+        """
+        reply = await call_next(exchange)
+        taken = exchange.get(TRANSLATED)
+        if taken is None or exchange.endpoint is not MESSAGES or taken is not exchange.get(OFFER):
+            return reply
+        model, stops = exchange[MODEL], exchange[PAYLOAD].data.get("stop_sequences") or ()
+        if isinstance(reply, StreamReply):
+            stream = MessageStream(model, stops)
+            reply.attach(step=stream.push, check=stream.check, close=stream.close)
+        elif isinstance(reply, BytesReply) and reply.status == 200:
+            return BytesReply(orjson.dumps(message_from(reply.body, model, stops)), headers=reply.headers)
+        return reply
+
+
+PLUGIN = PluginSpec("messages_reply", MessagesReply, needs=(PAYLOAD, MODEL))
