@@ -7,6 +7,8 @@ TOO_LONG = "x" * 1100
 BUSY = {"error": {"message": "busy", "type": "overloaded", "param": None, "code": "busy"}}
 RESPONSES = "/v1/responses"
 COUNT = "/v1/messages/count_tokens"
+MESSAGES = "/v1/messages"
+SEARCH = [{"type": "web_search_20250305", "name": "web_search"}]
 SLOW = ("both", "slow", {"seconds": 0.2})
 
 STORIES = (
@@ -58,6 +60,10 @@ STORIES = (
     Story("client_leaves_in_stream", body=chat(stream=True, max_tokens=64), faults=[SLOW], leave="client gets first"),
     Story("stopped_before_answer", body=chat(), faults=[("both", "hang", {})], shutdown="worker both"),
     Story("stopped_in_stream", body=chat(stream=True, max_tokens=64), faults=[SLOW], shutdown="client gets first"),
+    Story("messages_over_chat", MESSAGES, body=chat()),
+    Story("messages_over_chat_streamed", MESSAGES, body=chat(stream=True)),
+    Story("messages_untranslatable", MESSAGES, body=chat(tools=SEARCH)),
+    Story("messages_worker_ends_early", MESSAGES, body=chat(stream=True), faults=[("both", "end_without_done", {})]),
     Story("plugin_raises", body=chat(), plugins=FAULTY.format("raise")),
     Story("reply_cannot_be_encoded", body=chat(), plugins=FAULTY.format("unserializable")),
 )
