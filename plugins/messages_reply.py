@@ -4,9 +4,10 @@ import orjson
 from attrs import frozen
 
 from kernel import BytesReply, CallNext, Exchange, PluginSpec, Reply, StreamReply
+from plugins.chat.stream import ChatStream
 from plugins.endpoints import MESSAGES
 from plugins.messages.answer import message_from
-from plugins.messages.stream import MessageStream
+from plugins.messages.events import MessageEvents
 from plugins.slots import MODEL, OFFER, PAYLOAD, TRANSLATED
 
 
@@ -26,7 +27,7 @@ class MessagesReply:
             return reply
         model, stops = exchange[MODEL], exchange[PAYLOAD].data.get("stop_sequences") or ()
         if isinstance(reply, StreamReply):
-            stream = MessageStream(model, stops)
+            stream = ChatStream(MessageEvents(model, stops), empty=True)
             reply.attach(step=stream.push, check=stream.check, close=stream.close)
         elif isinstance(reply, BytesReply) and reply.status == 200:
             return BytesReply(orjson.dumps(message_from(reply.body, model, stops)), headers=reply.headers)

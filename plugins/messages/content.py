@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from plugins.messages.refusals import Data, objects, refusal, text_in
+from plugins.chat.refusals import Data, objects, refusal, text_in
 
 SAYABLE: Final = frozenset(("text", "image", "document"))
 """Types of blocks that `parts_of` understands."""

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from plugins.messages.refusals import Data, refusal, text_in
+from plugins.chat.refusals import Data, refusal, text_in
 
 LEAST_BUDGET: Final = 1024
 """Tokens; Anthropic's lower bound."""

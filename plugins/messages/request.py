@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import orjson
 
+from plugins.chat.refusals import Data, refusal, text_in
 from plugins.messages.options import option_fields
-from plugins.messages.refusals import Data, refusal, text_in
 from plugins.messages.tools import tool_fields
 from plugins.messages.turns import chat_messages
 from plugins.slots import Payload

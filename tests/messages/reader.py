@@ -7,7 +7,8 @@ from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from kernel import COMPLETED, Outcome
-from plugins.messages.stream import MessageStream
+from plugins.chat.stream import ChatStream
+from plugins.messages.events import MessageEvents
 from tests.messages.bodies import parsed
 
 _EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
@@ -15,7 +16,7 @@ _EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
 
 def translate(*chunks: bytes, stops: tuple[str, ...] = ()) -> bytes:
     """The Messages events of a chat stream that comes in these chunks, which is whole and without fault."""
-    stream = MessageStream("claude", stops)
+    stream = ChatStream(MessageEvents("claude", stops), empty=True)
     written = b"".join([stream.push(chunk) for chunk in chunks])
     assert stream.check() is None
     return written + stream.close(Outcome(COMPLETED))

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from plugins.messages.blocks import BlockWriter
+from plugins.chat.sequence import Sequence
+from plugins.messages.events import MessageEvents
 from plugins.slots import WorkerRejection
 from tests.messages.bodies import parsed
 
 A, B = '{"a":1}', '{"b":2}'
 
 
-def blocks(writer: BlockWriter) -> list[Any]:
+def blocks(writer: Sequence) -> list[Any]:
     """What was written, block by block; that they follow each other, and how, is checked."""
     found: list[Any] = []
     is_open = False
@@ -42,7 +43,7 @@ def told(found: list[Any]) -> list[tuple[str, str]]:
 
 def test_kinds_follow_each_other() -> None:
     """A block ends where one of another kind begins."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     for kind, piece in (("thinking", "a"), ("thinking", "b"), ("text", "c"), ("text", "d"), ("thinking", "e")):
         writer.say(kind, piece)  # type: ignore[arg-type]
     writer.finish()
@@ -51,7 +52,7 @@ def test_kinds_follow_each_other() -> None:
 
 def test_what_is_said_is_written_at_once() -> None:
     """Nothing waits that need not."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.say("text", "a")
     assert [event["type"] for event in parsed(writer.take())] == ["content_block_start", "content_block_delta"]
     writer.call(0, "t", "f", "")
@@ -63,7 +64,7 @@ def test_what_is_said_is_written_at_once() -> None:
 @pytest.mark.parametrize("finish", [0, 1, 2, 3])
 def test_calls_are_told_one_after_the_other(finish: int) -> None:
     """However their pieces are mixed; each has its own id, name and arguments."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     pieces = [[(0, piece) for piece in A], [(1, piece) for piece in B]]
     order = {
         0: pieces[0] + pieces[1],
@@ -84,7 +85,7 @@ def test_calls_are_told_one_after_the_other(finish: int) -> None:
 
 def test_a_second_call_is_told_while_it_comes() -> None:
     """It need not wait for the end of the stream where the first one is whole."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.call(0, "t0", "f0", A)
     writer.take()
     writer.call(1, "t1", "f1", "{")
@@ -95,7 +96,7 @@ def test_a_second_call_is_told_while_it_comes() -> None:
 
 def test_text_within_a_call_waits_for_its_end() -> None:
     """In its order among the blocks."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.call(0, "t0", "f0", "{")
     writer.say("text", "x")
     writer.say("text", "y")
@@ -107,7 +108,7 @@ def test_text_within_a_call_waits_for_its_end() -> None:
 
 def test_calls_may_all_have_the_same_index() -> None:
     """Some workers number none of them; the id tells them apart."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.call(0, "t0", "f", A)
     writer.call(0, "t1", "f", B)
     writer.finish()
@@ -116,7 +117,7 @@ def test_calls_may_all_have_the_same_index() -> None:
 
 def test_a_call_may_get_a_new_id_with_each_piece() -> None:
     """Some workers did; it is one call until its arguments are whole."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     for number, piece in enumerate(A):
         writer.call(0, f"t{number}", "f", piece)
     writer.finish()
@@ -126,7 +127,7 @@ def test_a_call_may_get_a_new_id_with_each_piece() -> None:
 
 def test_a_name_may_come_late() -> None:
     """The block begins once it is known."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.call(0, "t0", "", "{")
     assert writer.take() == b""
     writer.call(0, None, "f", "}")
@@ -136,7 +137,7 @@ def test_a_name_may_come_late() -> None:
 
 def test_a_call_without_a_name_is_an_error() -> None:
     """Nobody could run it."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.call(0, "t0", "", "{}")
     with pytest.raises(WorkerRejection):
         writer.finish()
@@ -144,7 +145,7 @@ def test_a_call_without_a_name_is_an_error() -> None:
 
 def test_a_call_that_goes_on_after_its_end_is_an_error() -> None:
     """White space is nothing."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.call(0, "t0", "f", A)
     writer.say("text", "x")
     writer.call(0, None, "", "\n")
@@ -154,15 +155,15 @@ def test_a_call_that_goes_on_after_its_end_is_an_error() -> None:
 
 def test_an_answer_without_blocks_gets_an_empty_text() -> None:
     """As a whole one does."""
-    writer = BlockWriter()
-    writer.finish()
+    writer = Sequence(MessageEvents("m", ()))
+    writer.finish(empty=True)
     assert blocks(writer) == [{"type": "text", "text": ""}]
 
 
 @pytest.mark.parametrize("kind", ["text", "thinking"])
 def test_what_is_cut_is_ended(kind: Any) -> None:
     """So that a client keeps what it has."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.say(kind, "a")
     writer.cut()
     assert told(blocks(writer)) == [(kind, "a")]
@@ -170,7 +171,7 @@ def test_what_is_cut_is_ended(kind: Any) -> None:
 
 def test_a_call_that_is_cut_is_not_ended() -> None:
     """It would look as if it could be run."""
-    writer = BlockWriter()
+    writer = Sequence(MessageEvents("m", ()))
     writer.call(0, "t0", "f", "{")
     writer.cut()
     assert [event["type"] for event in parsed(writer.take())] == ["content_block_start", "content_block_delta"]

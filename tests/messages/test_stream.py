@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from kernel import FAILED, Outcome
+from plugins.chat.stream import ChatStream
 from plugins.messages.answer import message_from
-from plugins.messages.stream import MessageStream
+from plugins.messages.events import MessageEvents
 from plugins.slots import WorkerRejection
 from tests.messages.bodies import DONE, RECORDED, TOOL, call, chunk, event, parsed, usage
 from tests.messages.reader import read, translate
@@ -105,7 +106,7 @@ def test_nothing_follows_the_end() -> None:
 def test_the_start_tells_the_prompts_tokens_where_the_worker_does() -> None:
     """With usage in every event; the answer's own tokens are told at its end."""
     tokens = {"prompt_tokens": 34, "completion_tokens": 1}
-    stream = MessageStream("claude", ())
+    stream = ChatStream(MessageEvents("claude", ()), empty=True)
     (start, *_) = parsed(stream.push(event({"choices": [{"delta": {"content": "a"}}], "usage": tokens})))
     assert start["message"]["usage"] == {
         "input_tokens": 34, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0,
@@ -118,7 +119,7 @@ def test_the_start_tells_the_prompts_tokens_where_the_worker_does() -> None:
 
 def test_text_is_passed_on_as_it_comes() -> None:
     """An event for an event, at once."""
-    stream = MessageStream("claude", ())
+    stream = ChatStream(MessageEvents("claude", ()), empty=True)
     assert [told["type"] for told in parsed(stream.push(ROLE))] == ["message_start"]
     assert [told["type"] for told in parsed(stream.push(SAID[3]))] == ["content_block_start", "content_block_delta"]
     assert [told["type"] for told in parsed(stream.push(SAID[3]))] == ["content_block_delta"]
@@ -143,7 +144,7 @@ def test_why_it_ended(fields: dict[str, Any], ends: tuple[str, str | None]) -> N
 def test_a_stream_that_ends_anywhere_never_looks_whole() -> None:
     """Without its last event there is no `message_stop` and no reason to stop, and the cut is told."""
     for cut in range(len(WHOLE) - len(DONE) + len("data: [DONE]")):
-        stream = MessageStream("claude", ())
+        stream = ChatStream(MessageEvents("claude", ()), empty=True)
         written = stream.push(WHOLE[:cut])
         error = stream.check()
         written += stream.close(Outcome(FAILED, error))
@@ -156,7 +157,7 @@ def test_a_stream_that_ends_anywhere_never_looks_whole() -> None:
 def test_a_fault_in_the_stream_is_an_error(fault: str) -> None:
     """What came before it is told; what is open is ended, and the answer is not."""
     for rest in ((), (DONE,)):
-        stream = MessageStream("claude", ())
+        stream = ChatStream(MessageEvents("claude", ()), empty=True)
         written = stream.push(ROLE + SAID[3] + FAULTS[fault] + DONE)
         if rest:
             with pytest.raises(WorkerRejection):
@@ -171,7 +172,7 @@ def test_a_fault_in_the_stream_is_an_error(fault: str) -> None:
 
 def test_an_event_without_end_is_an_error() -> None:
     """Before it fills the memory."""
-    stream = MessageStream("claude", ())
+    stream = ChatStream(MessageEvents("claude", ()), empty=True)
     for _ in range(17):
         stream.push(b"x" * 1024 * 1024)
     assert isinstance(stream.check(), WorkerRejection)

@@ -1,37 +1,54 @@
-"""A chat stream as a stream of Messages events."""
+"""A chat stream, read as it comes and told in another API."""
 
-from collections.abc import Container
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 from attrs import define, field
 
 from kernel import FAILED, Outcome
-from plugins.messages.answer import malformed, message_head, reasoning_of, stop_of, usage_of
-from plugins.messages.blocks import BlockWriter
-from plugins.messages.refusals import Data
+from plugins.chat.answer import malformed, reasoning_of, text_of
+from plugins.chat.refusals import Data
+from plugins.chat.sequence import Sequence, Teller
 from plugins.slots import WorkerRejection
 from plugins.sse import DONE, HELD_LIMIT, boundary, events
 
 _CUT: Final = "the stream ended before the answer was complete"
 _UNREADABLE: Final = "the worker sent an event that cannot be read"
-_START: Final = b'event: message_start\ndata: {"type":"message_start","message":%b}\n\n'
-_STOP: Final = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 _LINE_ENDS: Final = (b"\n\n", b"\r\n\r\n")
 
 
-@define(eq=False)
-class MessageStream:
-    """Turns the chunks of a chat stream, cut anywhere, into Messages events.
+class Narrator(Teller, Protocol):
+    """Tells a whole answer: its blocks, and what comes before and after them."""
 
-    `message_stop` is only written once the worker gave a reason for the end and sent its `[DONE]`. Anything else is
-    an error: what came before it is written, and it is raised by the next chunk or told by `check`.
+    def head(self, usage: Any) -> bytes:
+        """The answer begins; `usage` is the worker's, where it has told already."""
+        ...
+
+    def check(self, end: Data) -> None:
+        """Look at the choice with the reason for the end, before what is open is told to its end.
+
+        Raises:
+            WorkerRejection: 502, it is no end of an answer.
+        """
+        ...
+
+    def tail(self, end: Data, usage: Any) -> bytes:
+        """The answer has ended."""
+        ...
+
+
+@define(eq=False)
+class ChatStream:
+    """Turns the chunks of a chat stream, cut anywhere, into events of another API.
+
+    The end is only told once the worker gave a reason for it and sent its `[DONE]`. Anything else is an error: what
+    came before it is told, and it is raised by the next chunk or given by `check`. `empty`: see `Sequence.finish`.
     """
 
-    _model: str
-    _stops: Container[str]
+    _narrator: Narrator
+    _empty: bool = False
+    _blocks: Sequence = field(init=False)
     _held: bytearray = field(factory=bytearray, init=False)
-    _blocks: BlockWriter = field(factory=BlockWriter, init=False)
     _head: bytes = field(default=b"", init=False)
     _tail: bytes = field(default=b"", init=False)
     _begun: bool = field(default=False, init=False)
@@ -39,6 +56,9 @@ class MessageStream:
     _end: Data = field(factory=dict, init=False)
     _usage: Any = field(default=None, init=False)
     _fault: WorkerRejection | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._blocks = Sequence(self._narrator)
 
     def push(self, chunk: bytes) -> bytes:
         """The events that a chunk completes.
@@ -54,9 +74,9 @@ class MessageStream:
             self._read(chunk)
         except WorkerRejection as fault:
             self._fault = fault
-        written = b"".join((self._head, self._blocks.take(), self._tail))
+        told = b"".join((self._head, self._blocks.take(), self._tail))
         self._head = b""
-        return written
+        return told
 
     def check(self) -> Exception | None:
         """What was wrong with a stream that has ended."""
@@ -100,8 +120,7 @@ class MessageStream:
             self._usage = value.get("usage") or self._usage
             if not self._begun:
                 self._begun = True
-                head = message_head(self._model, usage_of(self._usage, output=False))
-                self._head = _START % orjson.dumps(head)
+                self._head = self._narrator.head(self._usage)
             for choice in choices:
                 if choice.get("finish_reason"):
                     self._end = choice
@@ -111,33 +130,21 @@ class MessageStream:
 
     def _add(self, delta: Data) -> None:
         if thought := reasoning_of(delta):
-            self._blocks.say("thinking", _text(thought))
+            self._blocks.say("thinking", text_of(thought))
         if text := delta.get("content"):
-            self._blocks.say("text", _text(text))
+            self._blocks.say("text", text_of(text))
         for call in delta.get("tool_calls") or ():
             function = call.get("function") or {}
-            name, arguments = _text(function.get("name") or ""), _text(function.get("arguments") or "")
+            name, arguments = text_of(function.get("name") or ""), text_of(function.get("arguments") or "")
             self._blocks.call(call.get("index") or 0, call.get("id"), name, arguments)
 
     def _finish(self) -> None:
         if not self._end:
             raise WorkerRejection(502, _CUT, "stream_incomplete")
-        stop_of(self._end, self._stops, tools=False)
-        self._blocks.finish()
-        reason, stop = stop_of(self._end, self._stops, tools=self._blocks.has_tools)
-        ends = {
-            "type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": stop},
-            "usage": usage_of(self._usage),
-        }
-        self._tail = b"event: message_delta\ndata: %b\n\n%b" % (orjson.dumps(ends), _STOP)
+        self._narrator.check(self._end)
+        self._blocks.finish(empty=self._empty)
+        self._tail = self._narrator.tail(self._end, self._usage)
         self._done = True
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise malformed(_UNREADABLE)
-    return value
 
 
 def _told(value: Data) -> WorkerRejection:
