@@ -53,13 +53,15 @@ async def served(folder: Path, script: Script) -> AsyncIterator[tuple[anthropic.
 
 async def ask(client: anthropic.AsyncAnthropic, **fields: Any) -> Message:
     """Ask for one answer."""
-    message: Message = await client.messages.create(**{"model": "stub", "max_tokens": 64, "messages": ASKED} | fields)
+    asked: dict[str, Any] = {"model": "stub", "max_tokens": 64, "messages": ASKED} | fields
+    message: Message = await client.messages.create(**asked)
     return message
 
 
 async def stream(client: anthropic.AsyncAnthropic, **fields: Any) -> Message:
     """Ask for a stream and let the library put it together."""
-    async with client.messages.stream(**{"model": "stub", "max_tokens": 64, "messages": ASKED} | fields) as events:
+    asked: dict[str, Any] = {"model": "stub", "max_tokens": 64, "messages": ASKED} | fields
+    async with client.messages.stream(**asked) as events:
         return await events.get_final_message()
 
 
