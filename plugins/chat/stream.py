@@ -9,6 +9,7 @@ from kernel import FAILED, Outcome
 from plugins.chat.answer import malformed, reasoning_of, text_of
 from plugins.chat.refusals import Data
 from plugins.chat.sequence import Sequence, Teller
+from plugins.envelopes import hide_addresses
 from plugins.slots import WorkerRejection
 from plugins.sse import DONE, HELD_LIMIT, boundary, events
 
@@ -156,4 +157,4 @@ def _told(value: Data) -> WorkerRejection:
         status = 502
     if not isinstance(message, str) or not message:
         message = "the worker ended the stream with an error"
-    return WorkerRejection(status, message, "worker_error")
+    return WorkerRejection(status, hide_addresses(message), "worker_error")

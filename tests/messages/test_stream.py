@@ -170,6 +170,13 @@ def test_a_fault_in_the_stream_is_an_error(fault: str) -> None:
         assert kinds == ["message_start", "content_block_start", "content_block_delta", "content_block_stop"]
 
 
+def test_an_error_names_no_machine() -> None:
+    """What workers tell of each other is not for clients."""
+    stream = ChatStream(MessageEvents("claude", ()), empty=True)
+    stream.push(event({"error": {"message": "no answer of http://10.0.0.1:8000", "code": 500}}))
+    assert "10.0.0.1" not in str(stream.check())
+
+
 def test_an_event_without_end_is_an_error() -> None:
     """Before it fills the memory."""
     stream = ChatStream(MessageEvents("claude", ()), empty=True)

@@ -18,7 +18,18 @@ ARROWS = (
 )  # fmt: skip
 """Each module of the kernel imports only from those before it."""
 
-SHARED = {"slots", "metrics", "tallies", "endpoints", "sse", "envelopes", "schemas", "configuration", "messages", "chat"}
+SHARED = {
+    "slots",
+    "metrics",
+    "tallies",
+    "endpoints",
+    "sse",
+    "envelopes",
+    "schemas",
+    "configuration",
+    "messages",
+    "chat",
+}
 """What plugins have in common; `configuration` is for those with files of their own. Third parties rely on `slots`."""
 
 OWNERS = {
