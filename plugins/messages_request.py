@@ -3,10 +3,10 @@
 from attrs import frozen
 
 from kernel import CallNext, Exchange, PluginSpec, Reply
-from plugins.endpoints import CHAT_COMPLETIONS, MESSAGES
-from plugins.messages.request import chat_payload
-from plugins.metrics import VALIDATION_EXCEPTIONS
-from plugins.slots import OFFER, PAYLOAD, InvalidRequest, Payload, Translation
+from plugins.chat.offers import chat_offer
+from plugins.endpoints import MESSAGES
+from plugins.messages.request import chat_request
+from plugins.slots import OFFER, PAYLOAD
 
 
 @frozen
@@ -19,17 +19,8 @@ class MessagesRequest:
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
         """Offer, then call on."""
         if exchange.endpoint is MESSAGES:
-            payload = exchange[PAYLOAD]
-            exchange[OFFER] = Translation(CHAT_COMPLETIONS, lambda: _translate(payload))
+            exchange[OFFER] = chat_offer(exchange[PAYLOAD], chat_request)
         return await call_next(exchange)
-
-
-def _translate(payload: Payload) -> Payload:
-    try:
-        return chat_payload(payload)
-    except InvalidRequest:
-        VALIDATION_EXCEPTIONS.inc()
-        raise
 
 
 PLUGIN = PluginSpec("messages_request", MessagesRequest, needs=(PAYLOAD,), fills=(OFFER,))

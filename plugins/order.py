@@ -36,6 +36,10 @@ STANDARD_ORDER: Final = (
         "inside template_guard: what is refused needs no offer; outside dispatch, which takes the offer or leaves it",
     ),
     OrderLine(
+        "responses_request",
+        "beside messages_request and for the same reasons: inside template_guard and outside dispatch",
+    ),
+    OrderLine(
         "conversation_identity",
         "inside template_guard, outside request_timing and dispatch: a bad identity is declined before any queueing",
     ),
@@ -55,6 +59,10 @@ STANDARD_ORDER: Final = (
     OrderLine(
         "messages_reply",
         "inside sse_guard, which guards what the client gets; outside count_responses: a bad answer counts too",
+    ),
+    OrderLine(
+        "responses_reply",
+        "beside messages_reply and for the same reasons: inside sse_guard and outside count_responses",
     ),
     OrderLine(
         "count_responses",

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
-from plugins.chat.refusals import Data
+from plugins.chat.reading import Data
 from plugins.slots import WorkerRejection
 
 

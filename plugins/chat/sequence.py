@@ -51,6 +51,10 @@ class Teller(Protocol):
         """It ends."""
         ...
 
+    def cut(self, block: Block) -> bytes:
+        """The answer ends although the block is not whole."""
+        ...
+
 
 @define(eq=False)
 class Sequence:
@@ -105,9 +109,10 @@ class Sequence:
         self._end()
 
     def cut(self) -> None:
-        """End what is open although the answer is not whole; but no tool call, which would look ready to be run."""
-        if self._open is not None and self._open.kind != "call":
-            self._end()
+        """Give up what is open, as the answer will not be whole."""
+        if self._open is not None:
+            self._told.append(self._teller.cut(self._open))
+            self._open = None
 
     def _add(self, block: Block, piece: str) -> None:
         if block is self._open:

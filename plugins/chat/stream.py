@@ -7,7 +7,7 @@ from attrs import define, field
 
 from kernel import FAILED, Outcome
 from plugins.chat.answer import malformed, reasoning_of, text_of
-from plugins.chat.refusals import Data
+from plugins.chat.reading import Data
 from plugins.chat.sequence import Sequence, Teller
 from plugins.envelopes import hide_addresses
 from plugins.slots import WorkerRejection
@@ -153,8 +153,9 @@ def _told(value: Data) -> WorkerRejection:
     error = value.get("error")
     error = error if isinstance(error, dict) else value
     status, message = error.get("code"), error.get("message")
+    code = status if isinstance(status, str) and status else "worker_error"
     if not isinstance(status, int) or not 400 <= status <= 599:
         status = 502
     if not isinstance(message, str) or not message:
         message = "the worker ended the stream with an error"
-    return WorkerRejection(status, hide_addresses(message), "worker_error")
+    return WorkerRejection(status, hide_addresses(message), code)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from plugins.chat.answer import Answer, cached_of, call_id, malformed, new_id, read_answer
-from plugins.chat.refusals import Data
+from plugins.chat.reading import Data
 
 _REASONS: Final = {
     "stop": "end_turn",

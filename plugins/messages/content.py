@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from plugins.chat.refusals import Data, objects, refusal, text_in
+from plugins.chat.reading import Data, objects, refusal, text_in
 
 SAYABLE: Final = frozenset(("text", "image", "document"))
 """Types of blocks that `parts_of` understands."""
@@ -30,15 +30,6 @@ def parts_of(block: Data, place: str) -> list[Data]:
             raise refusal(
                 place, f"a block of type {kind!r:.64} has no equivalent for workers that only have the chat API"
             )
-
-
-def joined(parts: list[Data]) -> str | list[Data]:
-    """Chat content: plain text where that is all, as a client may send the same turn either way."""
-    if not parts:
-        return ""
-    if len(parts) == 1 and parts[0]["type"] == "text":
-        return str(parts[0]["text"])
-    return parts
 
 
 def _source(block: Data, place: str) -> Data:

@@ -8,7 +8,7 @@ import orjson
 from attrs import define, field
 
 from plugins.chat.answer import call_id
-from plugins.chat.refusals import Data
+from plugins.chat.reading import Data
 from plugins.chat.sequence import Block
 from plugins.messages.answer import message_head, stop_of, usage_of
 
@@ -61,6 +61,10 @@ class MessageEvents:
             return stop
         delta = {"type": "signature_delta", "signature": self._digest.hexdigest()}
         return _event(b"content_block_delta", {"index": block.number, "delta": delta}) + stop
+
+    def cut(self, block: Block) -> bytes:
+        """End it, but no tool call: that would look ready to be run."""
+        return b"" if block.kind == "call" else self.end(block)
 
     def check(self, end: Data) -> None:
         """See that there is a reason to stop."""

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from plugins.chat.refusals import Data, refusal, text_in
+from plugins.chat.reading import Data, object_in, refusal, text_in
 
 LEAST_BUDGET: Final = 1024
 """Tokens; Anthropic's lower bound."""
@@ -22,17 +22,17 @@ def option_fields(data: Data, limit: int) -> Data:
     arguments: Data = {}
     _think(data, limit, fields, arguments)
     _form(data, fields, arguments)
-    edits = _object(data, "context_management").get("edits")
+    edits = object_in(data, "context_management").get("edits")
     if any(_keeps_thinking(edit) for edit in (edits if isinstance(edits, list) else ())):
         arguments |= {"clear_thinking": False, "drop_thinking": False}
-    own = _object(data, "chat_template_kwargs")
+    own = object_in(data, "chat_template_kwargs")
     if arguments or own:
         fields["chat_template_kwargs"] = arguments | own
     return fields
 
 
 def _think(data: Data, limit: int, fields: Data, arguments: Data) -> None:
-    thinking = _object(data, "thinking")
+    thinking = object_in(data, "thinking")
     if not thinking:
         return
     match thinking.get("type"):
@@ -53,7 +53,7 @@ def _think(data: Data, limit: int, fields: Data, arguments: Data) -> None:
 
 
 def _form(data: Data, fields: Data, arguments: Data) -> None:
-    output = _object(data, "output_config")
+    output = object_in(data, "output_config")
     if output.get("effort") is not None:
         arguments["reasoning_effort"] = text_in(output, "effort", "output_config", empty=False)
     place, form = "output_config.format", output.get("format")
@@ -71,12 +71,3 @@ def _keeps_thinking(edit: Any) -> bool:
         return False
     keep = edit.get("keep")
     return keep == "all" or (isinstance(keep, dict) and keep.get("type") == "all")
-
-
-def _object(data: Data, name: str) -> Data:
-    value = data.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise refusal(name, "expected an object", "invalid_type")
-    return value

@@ -2,13 +2,10 @@
 
 from typing import Any, Final
 
-import orjson
-
-from plugins.chat.refusals import Data, refusal, text_in
+from plugins.chat.reading import Data, refusal, text_in
 from plugins.messages.options import option_fields
 from plugins.messages.tools import tool_fields
 from plugins.messages.turns import chat_messages
-from plugins.slots import Payload
 
 _SAME: Final = ("temperature", "top_p", "top_k", "cache_salt", "priority", "conversation_params")
 """Fields that both APIs have, or workers have in both."""
@@ -19,24 +16,11 @@ _SERVICES: Final = {
 }
 
 
-def chat_payload(payload: Payload) -> Payload:
-    """The payload for workers that only have the chat API.
+def chat_request(data: Data) -> Data:
+    """The body for workers that only have the chat API.
 
     Raises:
         InvalidRequest: 400, it says what cannot be said there; the message names the place.
-    """
-    body = chat_request(payload.data)
-    try:
-        return Payload(orjson.dumps(body), body)
-    except orjson.JSONEncodeError:
-        raise refusal("messages", "the request body is nested too deeply", "invalid_body") from None
-
-
-def chat_request(data: Data) -> Data:
-    """The body of the chat request.
-
-    Raises:
-        InvalidRequest: 400, as above.
     """
     for name, reason in _SERVICES.items():
         if data.get(name):

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from plugins.chat.refusals import objects, refusal, text_in
+from plugins.chat.reading import objects, refusal, text_in
 
 _BILLING: Final = re.compile(r"x-anthropic-billing-header:(?:[ \t]*[\w.-]+=[^;\n]*;)+[ \t]*(?:\n+|\Z)")
 """A line that Claude Code puts first; it differs from turn to turn, and a changed start makes prefix caches useless."""

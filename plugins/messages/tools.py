@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from plugins.chat.refusals import Data, objects, one_of, refusal, text_in
+from plugins.chat.reading import Data, objects, one_of, refusal, text_in
 
 _SERVER: Final = ("web_search", "web_fetch", "code_execution", "tool_search_tool_", "advisor_", "mcp_toolset")
 """How the types of tools begin that Anthropic's own servers run."""

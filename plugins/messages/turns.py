@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import orjson
 
-from plugins.chat.refusals import Data, objects, refusal, text_in
-from plugins.messages.content import SAYABLE, joined, parts_of
+from plugins.chat.reading import Data, joined, objects, refusal, text_in
+from plugins.messages.content import SAYABLE, parts_of
 from plugins.messages.system import system_prompt, texts_of
 
 _FAILED: Final = "Tool execution failed: "

@@ -5,7 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from plugins.messages.request import chat_payload, chat_request
+from plugins.chat.offers import chat_offer
+from plugins.messages.request import chat_request
 from plugins.slots import InvalidRequest, Payload
 from tests.messages.bodies import TOOL, recorded_request, refusal, request
 
@@ -170,14 +171,14 @@ def test_what_is_nested_too_deeply_is_refused(where: str) -> None:
         "kwargs": request(chat_template_kwargs=deep),
     }[where]  # fmt: skip
     with pytest.raises(InvalidRequest, match="nested too deeply"):
-        chat_payload(Payload(b"", data))
+        chat_offer(Payload(b"", data), chat_request).translate()
 
 
 def test_a_payload_is_the_chat_request_as_bytes() -> None:
     """So that it can be sent without being written again; the client's own stays what it was."""
     payload = Payload(b"", request())
     before = orjson.dumps(payload.data)
-    asked = chat_payload(payload)
+    asked = chat_offer(payload, chat_request).translate()
     assert orjson.loads(asked.encode()) == asked.data == chat_request(request())
     assert not asked.edited
     assert orjson.dumps(payload.data) == before

@@ -8,6 +8,8 @@ BUSY = {"error": {"message": "busy", "type": "overloaded", "param": None, "code"
 RESPONSES = "/v1/responses"
 COUNT = "/v1/messages/count_tokens"
 MESSAGES = "/v1/messages"
+RESPONSES = "/v1/responses"
+RESPONSE = {"model": "stub", "input": "Say hello", "max_output_tokens": 4}
 SEARCH = [{"type": "web_search_20250305", "name": "web_search"}]
 SLOW = ("both", "slow", {"seconds": 0.2})
 
@@ -64,6 +66,8 @@ STORIES = (
     Story("messages_over_chat_streamed", MESSAGES, body=chat(stream=True)),
     Story("messages_untranslatable", MESSAGES, body=chat(tools=SEARCH)),
     Story("messages_worker_ends_early", MESSAGES, body=chat(stream=True), faults=[("both", "end_without_done", {})]),
+    Story("responses_over_chat", RESPONSES, body=RESPONSE),
+    Story("responses_over_chat_streamed", RESPONSES, body=RESPONSE | {"stream": True}),
     Story("plugin_raises", body=chat(), plugins=FAULTY.format("raise")),
     Story("reply_cannot_be_encoded", body=chat(), plugins=FAULTY.format("unserializable")),
 )

@@ -1,4 +1,4 @@
-"""How what cannot be said in a chat request is refused."""
+"""Reading a request that is to be said over the chat API, and refusing what cannot be said there."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -48,3 +48,26 @@ def text_in(block: Data, field: str, place: str, *, empty: bool = True) -> str:
 def one_of(names: Iterable[str]) -> str:
     """Names as they stand in a sentence."""
     return ", ".join(sorted(names))
+
+
+def object_in(data: Data, field: str) -> Data:
+    """The object in a field of a request, an empty one where there is none.
+
+    Raises:
+        InvalidRequest: 400, it is something else.
+    """
+    value = data.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise refusal(field, "expected an object", "invalid_type")
+    return value
+
+
+def joined(parts: list[Data]) -> str | list[Data]:
+    """Chat content: plain text where that is all, as a client may send the same turn either way."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        return str(parts[0]["text"])
+    return parts
