@@ -1,11 +1,13 @@
 """Anthropic's own library against workers that only have the chat API."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx
 import orjson
 import pytest
 from anthropic.types import Message, MessageParam, RawMessageStreamEvent
@@ -49,6 +51,13 @@ async def served(folder: Path, script: Script) -> AsyncIterator[tuple[anthropic.
                 yield client, worker
             assert started.metric('kernel_requests_in_flight{endpoint="messages"}') == 0
             assert started.metric('kernel_reservations{model="stub",role="generation"}') == 0
+
+
+async def until_ready(address: object) -> None:
+    """Wait until the kernel has a worker; one that broke a connection is asked for its health first."""
+    async with asyncio.timeout(20), httpx.AsyncClient(base_url=str(address)) as client:
+        while (await client.get("/health")).status_code != 200:
+            pass
 
 
 async def ask(client: anthropic.AsyncAnthropic, **fields: Any) -> Message:
@@ -121,6 +130,7 @@ async def test_streams_that_fail_are_errors(tmp_path: Path) -> None:
     """The library raises, and never sees a message end."""
     async with served(tmp_path, streaming(WHOLE)) as (client, worker):
         for ending in (SAID[3], chunk({"content": "x"})[:-9], *FAULTS.values()):
+            await until_ready(client.base_url)
             worker.script = streaming(b"".join(SAID[:4]), ending)
             seen = []
             with pytest.raises(anthropic.APIError):  # noqa: PT012  # the events come before the error

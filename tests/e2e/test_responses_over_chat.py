@@ -12,7 +12,7 @@ from openai.types.responses import ResponseStreamEvent
 
 from tests.dispatch.scripted import Script, ScriptedWorker, scripted
 from tests.e2e.programs import kernel, pools
-from tests.e2e.test_messages_over_chat import TOO_LONG, answering, streaming
+from tests.e2e.test_messages_over_chat import TOO_LONG, answering, streaming, until_ready
 from tests.messages.bodies import chunk
 from tests.messages.test_answer import answer
 from tests.messages.test_stream import FAULTS
@@ -69,6 +69,7 @@ async def test_streams_that_fail_are_errors(tmp_path: Path) -> None:
     """They end with an error and `response.failed`, and never as if they were complete."""
     async with served(tmp_path, streaming(WHOLE)) as (client, worker):
         for ending in (SAID[3], chunk({"content": "x"})[:-9], *FAULTS.values()):
+            await until_ready(client.base_url.join("/"))
             worker.script = streaming(b"".join(SAID[:4]), ending)
             seen = []
             try:
