@@ -119,6 +119,6 @@ def _brief(data: bytes) -> str:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         return data.decode(errors="replace") or "nothing"
-    if "error" in value or "detail" in value:
+    if value.get("error") or "detail" in value:
         return f"an error: {orjson.dumps(value).decode()}"
     return f"a {value.get('object') or value.get('type', 'thing')}"
