@@ -65,11 +65,6 @@ def worker_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> Wo
     return WorkerRejection(status, message, code, kept, kind=kind, param=param)
 
 
-def hide_addresses(message: str) -> str:
-    """A message without the addresses that workers tell of each other."""
-    return _ADDRESS.sub("(address)", message)
-
-
 def event_rejection(name: bytes, value: Mapping[str, Any], headers: Mapping[str, str]) -> WorkerRejection | None:
     """The rejection that says what an event of a stream says, if that is an error; `value` is the event's data.
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import orjson
 
-from plugins.dispatch.rejections import hide_addresses
+from plugins.envelopes import hide_addresses
 
 ERROR: Final = b"error"
 """What is in every event that tells of an error, in its name or in its data, in whatever grammar."""
