@@ -47,6 +47,11 @@ OWN = {
     "kernel_reservations": ("gauge", {"model", "role"}),
     "kernel_aborts": ("counter", {"model", "role", "result"}),
     "kernel_handoffs_missing": ("counter", {"model"}),
+    "kernel_discoveries": ("counter", {"model", "role", "result"}),
+    "kernel_breakers_open": ("gauge", {"model", "role"}),
+    "kernel_ejections": ("counter", {"model", "role", "reason"}),
+    "kernel_retries": ("counter", {"model", "role", "reason"}),
+    "kernel_retry_budget_exhausted": ("counter", {"model", "role"}),
     "kernel_performance_records_lost": ("counter", {"reason"}),
 }
 FEED = """
