@@ -140,8 +140,6 @@ class ChatStream:
             self._blocks.call(call.get("index") or 0, call.get("id"), name, arguments)
 
     def _finish(self) -> None:
-        if not self._end:
-            raise WorkerRejection(502, _CUT, "stream_incomplete")
         self._narrator.check(self._end)
         self._blocks.finish(empty=self._empty)
         self._tail = self._narrator.tail(self._end, self._usage)

@@ -117,6 +117,14 @@ def test_the_start_tells_the_prompts_tokens_where_the_worker_does() -> None:
     }  # fmt: skip
 
 
+def test_the_last_usage_counts() -> None:
+    """Of a worker that tells it in some events, and not in the last."""
+    tokens = {"prompt_tokens": 34, "completion_tokens": 1}
+    told = event({"choices": [{"delta": {"content": "a"}}], "usage": tokens})
+    later = event({"choices": [{"delta": {"content": "b"}}], "usage": tokens | {"completion_tokens": 2}})
+    assert read(translate(told, later, chunk({}, "stop"), DONE)).usage.output_tokens == 2
+
+
 def test_text_is_passed_on_as_it_comes() -> None:
     """An event for an event, at once."""
     stream = ChatStream(MessageEvents("claude", ()), empty=True)
