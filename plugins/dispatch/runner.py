@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
+import orjson
 from structlog.stdlib import get_logger
 
-from kernel import BytesReply, DataReply, Reply, StreamReply
+from kernel import BytesReply, Reply, StreamReply
 from plugins.dispatch.client import Response
 from plugins.dispatch.editing import EventEditor
 from plugins.dispatch.engine import Bypasses, Edits, Handoff, ServesAlone
@@ -118,7 +119,7 @@ def _reply(job: Job, leg: Leg, response: Response, answer: bytes, handoff: Hando
 def _final_reply(job: Job, final: FinalAnswer) -> Reply:
     """The reply when an early leg had the whole answer; a client that wanted a stream gets its text as one."""
     if not job.request.stream:
-        return DataReply(final.data)
+        return BytesReply(orjson.dumps(final.data), headers=[(b"content-type", b"application/json")])
     return StreamReply(Replayed(tuple(_events(job, final.data))), headers=[(b"content-type", _EVENTS.encode())])
 
 

@@ -7,7 +7,8 @@ import orjson
 import pytest
 from attrs import define, field
 
-from kernel import Endpoint, Exchange
+from kernel import BytesReply, Endpoint, Exchange, StreamReply
+from kernel.testing import read_reply, run_chain
 from plugins.dispatch.embedded.stub import run_stub
 from plugins.dispatch.engines.openai import OpenAIEngine
 from plugins.dispatch.engines.trtllm import TrtllmEngine
@@ -63,13 +64,17 @@ async def test_workers_of_a_pair_are_asked_over_the_offered_api(stream: bool) ->
     assert (taken.endpoint, offer.taken) == (CHAT_COMPLETIONS, 1)
 
 
-async def test_an_answer_that_ends_early_speaks_the_offered_api() -> None:
-    """The plugin that translates back knows no other."""
-    data = {"model": "m", "messages": [{"role": "user", "content": "a [ends-in-context]"}], "stream": True}
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_ends_early_speaks_the_offered_api(stream: bool) -> None:
+    """In bytes, as every other answer: the plugin that translates back knows nothing else."""
+    data = {"model": "m", "messages": [{"role": "user", "content": "a [ends-in-context]"}], "stream": stream}
     async with pair_of(TrtllmEngine()) as pair:
-        answer = await ask(pair.dispatch, Offer(data).leave(MESSAGES, stream=True))
-        assert answer.body.endswith(b"data: [DONE]\n\n")
-        assert text_of(answer.body)
+        exchange = Offer(data).leave(MESSAGES, stream=stream)
+        reply = await run_chain([pair.dispatch], exchange)
+        assert isinstance(reply, StreamReply if stream else BytesReply)
+        answer = (await read_reply(reply, exchange)).body
+        assert answer.endswith(b"data: [DONE]\n\n") is stream
+        assert text_of(answer)
         assert pair.generation.state().requests == 0
         await pair.settled()
 
