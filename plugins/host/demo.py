@@ -19,10 +19,13 @@ from plugins.host.failure import CONFIGURATION, Failure
 MODEL: Final = "smollm2"
 WORKERS: Final = 2
 APIS: Final = (
-    *("completions", "chat_completions", "responses", "messages", "count_tokens"),
+    *("completions", "chat_completions", "messages", "count_tokens"),
     *("embeddings", "rerank", "tokenize", "detokenize"),
 )
-"""What llama.cpp answers by itself; embeddings and ranks with other models than this one."""
+"""What llama.cpp answers as clients expect it, embeddings and ranks with other models than this one.
+
+Its streams of Responses lack numbers and indexes, without which SDKs stumble: those are translated.
+"""
 
 NO_WORKER: Final = ("http://127.0.0.1:1",)
 """Stands for the workers where the default is looked at but does not run."""

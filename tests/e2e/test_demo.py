@@ -96,6 +96,16 @@ def test_the_sdk_reads_answers_and_streams(client: openai.OpenAI) -> None:
     assert parts
 
 
+def test_the_sdk_follows_a_response(client: openai.OpenAI) -> None:
+    """Its helper puts the events together, which takes all of their numbers."""
+    with client.responses.stream(model="smollm2", input="Say hello", max_output_tokens=8) as stream:
+        events = list(stream)
+
+    assert events[0].type == "response.created"
+    assert events[-1].type in ("response.completed", "response.incomplete")
+    assert any(event.type == "response.output_text.delta" and event.snapshot for event in events)
+
+
 def test_the_sdk_lists_the_model(client: openai.OpenAI) -> None:
     """The configured model is the one that is listed."""
     assert [model.id for model in client.models.list()] == ["smollm2"]

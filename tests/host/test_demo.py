@@ -31,7 +31,7 @@ def test_configuration() -> None:
         dispatch = assembly.plugins["dispatch"]
         assert [pool.model for pool in dispatch.pools] == ["smollm2"]  # type: ignore[attr-defined]
         assert [pool.workers for pool in dispatch.pools] == [urls]  # type: ignore[attr-defined]
-        assert {"responses", "messages"} < {*dispatch.pools[0].engine.apis}  # type: ignore[attr-defined]
+        assert {"chat_completions", "messages"} < {*dispatch.pools[0].engine.apis}  # type: ignore[attr-defined]
         assert document.settings().listen == "127.0.0.1:8000"
 
 
