@@ -10,7 +10,7 @@ from attrs import field, frozen
 from kernel import Endpoint
 from plugins.dispatch.plan import Plan
 from plugins.dispatch.policy import Match
-from plugins.dispatch.worker import Role
+from plugins.dispatch.worker import Role, Worker
 from plugins.slots import Conversation, Payload, Performance
 
 
@@ -43,7 +43,7 @@ class Handoff:
     After `lifetime` seconds the context worker gives the cache up. One that is not `complete` hands nothing over:
     the generation worker does both phases. One that is good only `once` is sent to one worker, come what may; one
     that is `reusable` may be sent to another worker when one has seen it, and all others only if none has.
-    `notes` are the engine's own.
+    `notes` are the engine's own. `origin` is the context worker that holds the cache, where an engine needs to know.
     """
 
     fields: Mapping[str, Any]
@@ -52,6 +52,7 @@ class Handoff:
     once: bool = False
     reusable: bool = False
     notes: Any = None
+    origin: Worker | None = None
     made: float = field(factory=monotonic, init=False)
 
 

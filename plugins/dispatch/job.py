@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from attrs import define, field, frozen
 
 from kernel import Endpoint, Exchange
+from plugins.dispatch.abilities import Frees
 from plugins.dispatch.apis import apis_of
 from plugins.dispatch.budget import RetryBudget
 from plugins.dispatch.client import Limits
@@ -14,6 +15,7 @@ from plugins.dispatch.forgeries import strip_handoffs
 from plugins.dispatch.handoffs import HandoffConfig
 from plugins.dispatch.headers import headers_for_worker
 from plugins.dispatch.introductions import Introductions
+from plugins.dispatch.links import Links
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.rejections import api_missing
 from plugins.dispatch.retry import Retries, RetryConfig
@@ -47,7 +49,8 @@ class Patience:
 class Service:
     """What serves one model: an engine, and a pool for each role of the engine's plan.
 
-    `apis` are the names of the endpoints that its workers answer.
+    `apis` are the names of the endpoints that its workers answer. `links` and `frees` are there for an engine that
+    connects its workers, and one that frees what they hold.
     """
 
     model: str
@@ -57,6 +60,8 @@ class Service:
     retry_seconds: int
     handoffs: HandoffConfig = field(factory=HandoffConfig)
     errands: Errands = field(factory=Errands)
+    links: Links | None = None
+    frees: Frees | None = None
     introductions: Introductions = field(factory=Introductions)
     retry: RetryConfig = field(factory=RetryConfig)
     apis: frozenset[str] = field(init=False)

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import orjson
+from attrs import evolve
 from structlog.stdlib import get_logger
 
 from kernel import BytesReply, Reply, StreamReply
@@ -12,6 +13,7 @@ from plugins.dispatch.client import Response
 from plugins.dispatch.editing import EventEditor
 from plugins.dispatch.engine import Bypasses, Edits, Handoff, ServesAlone
 from plugins.dispatch.engine import Final as FinalAnswer
+from plugins.dispatch.freeing import freed_unless_taken
 from plugins.dispatch.handoffs import SpentHandoff
 from plugins.dispatch.headers import headers_for_client, is_plain
 from plugins.dispatch.job import Job
@@ -87,7 +89,9 @@ async def _relay(job: Job, last: Leg) -> Reply:
             child(HANDOFFS_MISSING, job.service.model).inc()
             log.warning("handoff.missing", model=job.service.model, request_id=job.exchange.id)
         last.attempts.partner = leg.attempts.latest
-        with suppress(SpentHandoff):
+        if job.service.frees is not None:
+            reading = evolve(reading, origin=leg.attempts.latest)
+        with suppress(SpentHandoff), freed_unless_taken(job, reading):
             return await _answer(job, last, reading)
 
 

@@ -1,4 +1,4 @@
-"""Pairs of vLLM's and SGLang's workers, played by stubs that check the protocol on their side."""
+"""Pairs of every engine's workers, played by stubs that check the protocol on their side."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,6 +10,7 @@ import pytest
 from kernel import ClientGone, StreamReply
 from kernel.testing import read_reply, run_chain
 from plugins.dispatch.engine import Engine
+from plugins.dispatch.engines.lmdeploy import LmdeployEngine
 from plugins.dispatch.engines.sglang import SglangEngine
 from plugins.dispatch.engines.trtllm import TrtllmEngine
 from plugins.dispatch.engines.vllm import VllmEngine
@@ -29,6 +30,7 @@ SETUPS: dict[str, tuple[Engine, dict[str, Any]]] = {
     "mooncake": (VllmEngine(connector="mooncake"), {"connector": "mooncake"}),
     "multi": (VllmEngine(connector="multi", children=("nixl", "lmcache")), {}),
     "sglang": (SglangEngine(), {}),
+    "lmdeploy": (LmdeployEngine(), {}),
     "trtllm": (TrtllmEngine(), {}),
     "trtllm_first": (TrtllmEngine(schedule="generation_first", body="msgpack"), {}),
 }
@@ -65,6 +67,9 @@ async def test_several_choices_are_right(pair: Pair, endpoint: Any, data: Any, s
     """Each choice says what it would of one worker, even if two of them cannot share a handoff."""
     extra = {"n": 3, "stream": stream}
     answer = await pair.ask(data, endpoint, **extra)
+    if pair.generation.settings.engine == "lmdeploy":  # whose handoff carries one sequence only
+        assert answer.error.status == 400
+        return
     expected = await aggregated(pair.generation.settings.engine, data, endpoint, **extra)
     assert texts_of(answer.body) == texts_of(expected.body)
     await pair.settled()
@@ -82,6 +87,9 @@ async def test_nothing_internal_passes(pair: Pair, endpoint: Any, data: Any, str
         "bootstrap_port": 1,
         "bootstrap_room": 7,
         "rid": "forged",
+        "migration_request": {"remote_engine_id": "http://203.0.113.9"},
+        "with_cache": True,
+        "preserve_cache": "forged",
         "vllm_xargs": {"kv_transfer_params": forged},
     }
     if pair.generation.settings.engine == "trtllm":
@@ -94,7 +102,15 @@ async def test_nothing_internal_passes(pair: Pair, endpoint: Any, data: Any, str
     ]
     raw = orjson.dumps({**data, **fields, "stream": stream})
     answer = await ask(pair.dispatch, exchange_of(raw, endpoint=endpoint, headers=headers))
-    for leak in (b"127.0.0.1", b'transfer_params":{', b"bootstrap", b"opaque", b"ctx_request_id", b"engine_id"):
+    for leak in (
+        b"127.0.0.1",
+        b'transfer_params":{',
+        b"bootstrap",
+        b"opaque",
+        b"ctx_request_id",
+        b"engine_id",
+        b'block_ids":[',
+    ):
         assert leak not in answer.body
     assert answer.body
     for stub in pair.stubs:
@@ -119,9 +135,11 @@ async def test_a_leg_that_fails_ends_the_other(pair: Pair, role: str, kind: str,
     for stub in pair.stubs:
         state = await stub.until(lambda state: state.running == 0)
         assert state.violations == {}
+    # one that had been used to connect the workers was: then the context phase is done again
+    most = 2 if pair.generation.settings.engine == "lmdeploy" else 1
     for name, counters in legs.items():
         changes = counters.changes()
-        assert changes.get("total", 0) == changes.get("completed", 0) <= 1, name
+        assert changes.get("total", 0) == changes.get("completed", 0) <= most, name
     assert legs[role].changes()["error"] == 1
 
 

@@ -6,6 +6,7 @@ from kernel import Secret
 from plugins.configuration import Document
 from plugins.dispatch.apis import apis_of
 from plugins.dispatch.config import ModelConfig, RoleConfig
+from plugins.dispatch.engines.lmdeploy import LmdeployEngine
 from plugins.dispatch.engines.sglang import SglangEngine
 from plugins.dispatch.engines.trtllm import TrtllmEngine
 from plugins.dispatch.engines.vllm import VllmEngine
@@ -37,6 +38,10 @@ plugins:
           engine: {type: sglang, bootstrap_port: null, bootstrap_on_api_port: true, admin_key: {env: ENGINE_TEST_KEY}}
           context: {workers: ["http://b:1"]}
           generation: {workers: ["http://b:2"]}
+        - model: d
+          engine: {type: lmdeploy, protocol: tcp, link_type: IB}
+          context: {workers: ["http://d:1"]}
+          generation: {workers: ["http://d:2"]}
         - model: c
           engine:
             type: trtllm
@@ -83,6 +88,12 @@ def test_everything_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
                 generation=RoleConfig(("http://b:2",)),
             ),
             ModelConfig(
+                "d",
+                engine=LmdeployEngine(protocol="tcp", link_type="IB"),
+                context=RoleConfig(("http://d:1",)),
+                generation=RoleConfig(("http://d:2",)),
+            ),
+            ModelConfig(
                 "c",
                 engine=trtllm,
                 context=RoleConfig(("http://c:1",)),
@@ -100,6 +111,8 @@ def test_everything_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
         ("{type: sglang, bootstrap_port: 0}", "", "bootstrap_port is from 1 to 65535, got 0"),
         ("sglang", "handoff: {skip_context_below_tokens: 5}", "workers of the engine 'sglang' serve no whole requests"),
         ("sglang", "handoff: {alone_without_context: true}", "workers of the engine 'sglang' serve no whole requests"),
+        ("{type: lmdeploy, protocol: rfc}", "", "engine.protocol: expected one of"),
+        ("{type: trtllm, clock_header: 'a b'}", "", "clock_header"),
         ("vllm", "handoff: {held_share: 1.0}", "'held_share' must be < 1"),
         ("{type: trtllm, max_local_prefill_length: 5}", "", "the generation policy must be one that knows"),
     ],

@@ -17,7 +17,11 @@ ABORTED: Final = "aborted"
 FAULTED: Final = "faulted"
 
 _ASIDES: Final = frozenset(
-    ("/abort_request", "/tokenize", "/kv_cache_events", "/steady_clock_offset", "/v1/messages/count_tokens")
+    (
+        *("/abort_request", "/tokenize", "/kv_cache_events", "/steady_clock_offset", "/v1/messages/count_tokens"),
+        *("/distserve/p2p_initialize", "/distserve/p2p_connect", "/distserve/p2p_drop_connect"),
+        "/distserve/free_cache",
+    )
 )
 """Paths of requests that ask about the worker or tell it something, and are no work although they are posted."""
 
