@@ -163,6 +163,20 @@ def test_msgpack_is_announced() -> None:
     assert ormsgpack.unpackb(body.content)["messages"] == CHAT["messages"]
 
 
+def test_msgpack_has_the_clients_fields_and_no_others() -> None:
+    """Under the names by which they came, and exact: nothing that the client left out is filled in."""
+    engine = TrtllmEngine(body="msgpack")
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+    client = {**CHAT, "response_format": schema, "seed": 2**63, "temperature": 0.1, "user": "\u6c34"}
+    data = ormsgpack.unpackb(engine.body(Role.CONTEXT, request_of(client), None).content)
+    params = data.pop("disaggregated_params")
+    assert data == {**client, "stream": False, "stream_options": None}
+    assert params.keys() == {"request_type", "disagg_request_id", "schedule_style", "return_prompt_token_ids_b64"}
+    data = ormsgpack.unpackb(engine.body(Role.GENERATION, request_of(client), read(context_answer())).content)
+    assert data["disaggregated_params"]["ctx_request_id"] == PARAMS["ctx_request_id"]
+    assert {name: data[name] for name in client} == client
+
+
 @pytest.mark.parametrize("body", ["json", "msgpack"])
 def test_a_body_too_deep_to_be_written_is_the_clients_fault(body: Any) -> None:
     """Parsers take deeper JSON than encoders write."""
@@ -272,6 +286,18 @@ def test_an_answer_without_a_usable_handoff_is_a_bad_gateway(answer: Any, messag
         read(answer)
     assert caught.value.status == 502
     assert caught.value.message == f"the context worker's answer {message}"
+
+
+@pytest.mark.parametrize("missing", ["ctx_request_id", "disagg_request_id"])
+def test_the_log_says_which_id_of_a_handoff_is_missing(missing: str) -> None:
+    """With the other one and the finish reason; the client is told neither."""
+    with pytest.raises(MalformedFault) as caught:
+        read(without(**{missing: None}))
+    other = ({"ctx_request_id", "disagg_request_id"} - {missing}).pop()
+    assert f"'{missing}': None" in caught.value.detail
+    assert f"'{other}': {PARAMS[other]}" in caught.value.detail
+    assert "'length'" in caught.value.detail
+    assert str(PARAMS[other]) not in caught.value.message
 
 
 def test_token_ids_that_cannot_be_unpacked_are_a_bad_gateway() -> None:

@@ -1,4 +1,4 @@
-"""What is particular to TensorRT-LLM's workers: schedules, bypasses, signatures, and what they measure."""
+"""What is particular to TensorRT-LLM's workers: bypasses, signatures, and what is sent once."""
 
 from typing import Any, ClassVar
 
@@ -8,10 +8,9 @@ from attrs import frozen
 
 from kernel import Secret
 from plugins.dispatch.candidates import Candidates
-from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.config import ModelConfig, RoleConfig
 from plugins.dispatch.embedded.stub import run_stub
-from plugins.dispatch.engine import Handoff, Partner, Request
+from plugins.dispatch.engine import Handoff, Request
 from plugins.dispatch.engines.trtllm import TrtllmEngine
 from plugins.dispatch.policy import Facts, Match
 from plugins.dispatch.worker import Role, Worker
@@ -22,7 +21,6 @@ from tests.dispatch.support import ask, exchange_of, running
 
 pytestmark = pytest.mark.anyio
 
-FIRST = TrtllmEngine(schedule="generation_first")
 KEY = Secret("shared")
 
 
@@ -151,35 +149,6 @@ async def test_another_key_is_refused_by_the_worker() -> None:
     async with pair_of(TrtllmEngine(internal_request_auth_key=Secret("other")), auth_key="shared") as pair:
         assert (await pair.ask(CHAT)).error.status == 400
         pair.context.reset()
-
-
-async def test_a_restarted_context_worker_is_asked_again() -> None:
-    """What it told of itself before is not true any more."""
-    async with pair_of(FIRST) as pair:
-        await pair.ask(CHAT)
-        await pair.ask(CHAT)
-        assert pair.context.state().probes["/server_info"] == 1
-        pair.context.add_fault("status", status=500)
-        assert (await pair.ask(CHAT)).error.status == 500
-        await pair.ask(CHAT)
-        assert pair.context.state().probes["/server_info"] == 2
-        await pair.settled()
-
-
-async def test_a_context_worker_that_tells_nothing_is_not_used() -> None:
-    """The generation worker would wait for nobody."""
-    async with pair_of(FIRST) as pair:
-        pair.context.add_fault("status", path="/server_info", status=503)
-        assert (await pair.ask(CHAT)).error.status == 503
-        assert pair.generation.state().requests == 0
-        await pair.settled()
-
-
-@pytest.mark.parametrize("told", [None, [], {}, {"disaggregated_params": {"ctx_info_endpoint": []}}])
-def test_an_endpoint_that_is_missing_is_a_fault(told: Any) -> None:
-    """And no generation worker is asked."""
-    with pytest.raises(MalformedFault):
-        FIRST.meet(Request(CHAT_COMPLETIONS, Payload(b"", {}), False), Partner("http://a", told=told))
 
 
 async def test_a_remote_tail_is_sent_once() -> None:
