@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from attrs import frozen
 
-from plugins.dispatch.engine import Handoff, Notice
+from plugins.dispatch.engine import Handoff, Notice, Request
 from plugins.dispatch.worker import Role
 from plugins.slots import LegTimes
 
@@ -51,4 +51,17 @@ class Frees(Protocol):
 
     def free(self, handoff: Handoff, /) -> Notice:
         """What tells the context worker that nobody comes."""
+        ...
+
+
+@runtime_checkable
+class TriesFirst(Protocol):
+    """An engine whose generation workers may be asked first, and decline for a cache that has too little."""
+
+    def trial(self, request: Request, /) -> Handoff | None:
+        """With what the generation worker is asked first; None: it is not."""
+        ...
+
+    def declined(self, answer: bytes, /) -> bool:
+        """Whether a whole answer, or the first bytes of one that say something, is none."""
         ...

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from attrs import define, field, frozen
 
 from kernel import Endpoint, Exchange
-from plugins.dispatch.abilities import Frees
+from plugins.dispatch.abilities import Connects, Frees, TriesFirst
 from plugins.dispatch.apis import apis_of
 from plugins.dispatch.budget import RetryBudget
 from plugins.dispatch.client import Limits
@@ -49,8 +49,8 @@ class Patience:
 class Service:
     """What serves one model: an engine, and a pool for each role of the engine's plan.
 
-    `apis` are the names of the endpoints that its workers answer. `links` and `frees` are there for an engine that
-    connects its workers, and one that frees what they hold.
+    `apis` are the names of the endpoints that its workers answer. `links`, `frees` and `tries` are there for an engine
+    that connects its workers, one that frees what they hold, and one that asks generation workers first.
     """
 
     model: str
@@ -60,12 +60,25 @@ class Service:
     retry_seconds: int
     handoffs: HandoffConfig = field(factory=HandoffConfig)
     errands: Errands = field(factory=Errands)
-    links: Links | None = None
-    frees: Frees | None = None
     introductions: Introductions = field(factory=Introductions)
     retry: RetryConfig = field(factory=RetryConfig)
     apis: frozenset[str] = field(init=False)
+    links: Links | None = field(init=False)
+    frees: Frees | None = field(init=False)
+    tries: TriesFirst | None = field(init=False)
     budget: RetryBudget = field(init=False)
+
+    @links.default
+    def _make_links(self) -> Links | None:
+        return Links(self.engine, self.pools) if isinstance(self.engine, Connects) else None
+
+    @frees.default
+    def _who_frees(self) -> Frees | None:
+        return self.engine if isinstance(self.engine, Frees) else None
+
+    @tries.default
+    def _who_tries(self) -> TriesFirst | None:
+        return self.engine if isinstance(self.engine, TriesFirst) else None
 
     @apis.default
     def _ask_engine(self) -> frozenset[str]:

@@ -10,12 +10,10 @@ from typing import Final
 from attrs import define, field, frozen
 
 from kernel import CallNext, DataReply, Exchange, PluginSpec, Rejection, Reply
-from plugins.dispatch.abilities import Connects, Frees
 from plugins.dispatch.breaker import BreakerConfig
 from plugins.dispatch.client import Limits
 from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds
 from plugins.dispatch.job import Patience, Service, begin
-from plugins.dispatch.links import Links
 from plugins.dispatch.membership import Tenant
 from plugins.dispatch.models import Card, list_models, show_model
 from plugins.dispatch.pool import Pool, PoolSettings
@@ -159,12 +157,7 @@ class Dispatch:
             Limits(connect, read=self.read_timeout_seconds), Limits(connect, total=self.total_timeout_seconds)
         )
         seconds = math.ceil(self.health.interval_seconds)
-        engine, retry = model.engine, self._state.retry
-        links = Links(engine, pools) if isinstance(engine, Connects) else None
-        frees = engine if isinstance(engine, Frees) else None
-        return Service(
-            model.model, engine, pools, patience, seconds, model.handoff, retry=retry, links=links, frees=frees
-        )
+        return Service(model.model, model.engine, pools, patience, seconds, model.handoff, retry=self._state.retry)
 
     def _find_pool(self, settings: PoolSettings) -> Pool:
         """The pool of the predecessor with these settings, or a new one that knows what the predecessor's knew."""

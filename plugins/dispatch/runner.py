@@ -9,6 +9,7 @@ from attrs import evolve
 from structlog.stdlib import get_logger
 
 from kernel import BytesReply, Reply, StreamReply
+from plugins.dispatch.abilities import TriesFirst
 from plugins.dispatch.client import Response
 from plugins.dispatch.editing import EventEditor
 from plugins.dispatch.engine import Bypasses, Edits, Handoff, ServesAlone
@@ -45,7 +46,21 @@ async def run(job: Job) -> Reply:
     if engine.plan.together:
         handoff, response, answer = await run_pair(job, last)
         return _reply(job, last, response, answer, handoff)
+    if (tries := job.service.tries) is not None and (trial := tries.trial(job.request)) is not None:
+        reply = await _try_first(job, tries, trial)
+        if reply is not None:
+            return reply
     return await _relay(job, last)
+
+
+async def _try_first(job: Job, tries: TriesFirst, trial: Handoff) -> Reply | None:
+    """The answer of a generation worker that has enough of the prompt to do both phases; None of one that has not."""
+    leg = Leg(job, job.service.engine.plan.legs[-1])
+    response, answer = await (leg.open_stream if job.request.stream else leg.fetch)(trial)
+    if not tries.declined(answer):
+        return _reply(job, leg, response, answer, trial)
+    leg.succeed()
+    return None
 
 
 def _goes_alone(job: Job, last: Leg) -> bool:

@@ -19,8 +19,10 @@ from plugins.dispatch.engines.vllm_bodies import (
     wants_prompt,
 )
 from plugins.dispatch.engines.vllm_mooncake import choose_rank
+from plugins.dispatch.engines.vllm_threshold import DECLINED, THRESHOLD
 from plugins.dispatch.plan import SERIAL_RELAY, SIMULTANEOUS_PAIR, Plan
 from plugins.dispatch.worker import Role
+from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
 
 Child: TypeAlias = Literal["nixl", "nixl_push", "mooncake", "shared_storage", "lmcache"]
 Connector: TypeAlias = Literal["nixl", "nixl_push", "mooncake", "shared_storage", "lmcache", "multi"]
@@ -40,8 +42,9 @@ class VllmEngine:
     `connector`: that of the workers' `--kv-transfer-config`; of a MultiConnector, `multi` and its `children`, of which
     one moves KV caches between workers. `lease_seconds`: how long a context worker waits for the generation worker.
     `reuse_prompt_token_ids`: for workers that take a chat's token ids in the handoff, from release 0.33 on.
-    `bootstrap_port`: where Mooncake's context workers are asked for their names. `apis`: what the workers answer; those
-    before release 0.20 hand over on completions and chat alone.
+    `bootstrap_port`: where Mooncake's context workers are asked for their names. `cache_hit_threshold`: ask the
+    generation worker first, which declines if it finds less than this part of the prompt in the shared store. `apis`:
+    what the workers answer; those before release 0.20 hand over on completions and chat alone.
     """
 
     name: ClassVar[str] = "vllm"
@@ -52,6 +55,9 @@ class VllmEngine:
     lease_seconds: float = field(default=30.0, validator=validators.gt(0))
     reuse_prompt_token_ids: bool = False
     bootstrap_port: int = field(default=8998, validator=[validators.ge(1), validators.lt(1 << 16)])
+    cache_hit_threshold: float | None = field(
+        default=None, validator=validators.optional([validators.gt(0), validators.le(1)])
+    )
     apis: Apis = field(default=_APIS, validator=check_apis)
 
     def __attrs_post_init__(self) -> None:
@@ -60,6 +66,8 @@ class VllmEngine:
             raise ValueError(f"one of the children has to be of {', '.join(_TRANSFERS)}, got {len(moving)}")
         if self.connector != "multi" and self.children:
             raise ValueError("children are those of the connector multi")
+        if self.cache_hit_threshold is not None and self._moves_by in _TRANSFERS:
+            raise ValueError("cache_hit_threshold is for workers that share a store: shared_storage or lmcache")
 
     @property
     def plan(self) -> Plan:
@@ -114,7 +122,20 @@ class VllmEngine:
         else:
             notes: answers.Notes = handoff.notes
             params = append(notes.params, [("prompt_token_ids", notes.token_ids)] if notes.token_ids else [])
-        return Body(append(request.payload.encode(), [(answers.PARAMS, params)] if params else []))
+        members = [(answers.PARAMS, params)] if params else []
+        if self._has_threshold(request):
+            members.append((THRESHOLD, orjson.dumps(handoff.fields.get(THRESHOLD, 0))))
+        return Body(append(request.payload.encode(), members))
+
+    def trial(self, request: Request, /) -> Handoff | None:
+        """The part of the prompt that a generation worker needs to have."""
+        if not self._has_threshold(request):
+            return None
+        return Handoff({THRESHOLD: self.cache_hit_threshold}, reusable=True, notes=answers.Notes())
+
+    def declined(self, answer: bytes, /) -> bool:
+        """Whether it had less."""
+        return DECLINED.search(answer) is not None
 
     def read(self, role: Role, request: Request, answer: bytes, handoff: Handoff | None = None, /) -> Reading:
         """The handoff of a context worker; a generation worker's answer with what the client may see."""
@@ -151,10 +172,15 @@ class VllmEngine:
             data[answers.PARAMS] = _ASKS_FOR_TRANSFER
         if self._reuses(request):
             data["return_token_ids"] = True
+        if self._has_threshold(request):
+            data[THRESHOLD] = 0
         return Body(encode(data), handoff.notes if handoff is not None else {})
 
     def _reuses(self, request: Request) -> bool:
         return self.reuse_prompt_token_ids and self._moves_by in ("nixl", "nixl_push") and may_reuse(request)
+
+    def _has_threshold(self, request: Request) -> bool:
+        return self.cache_hit_threshold is not None and request.endpoint in (CHAT_COMPLETIONS, COMPLETIONS)
 
     def _bootstrap(self, partner: Partner) -> str:
         return f"http://{host_of(partner.url)}:{partner.bootstrap_port or self.bootstrap_port}"

@@ -113,6 +113,8 @@ def test_everything_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sglang", "handoff: {alone_without_context: true}", "workers of the engine 'sglang' serve no whole requests"),
         ("{type: lmdeploy, protocol: rfc}", "", "engine.protocol: expected one of"),
         ("{type: trtllm, clock_header: 'a b'}", "", "clock_header"),
+        ("{type: vllm, cache_hit_threshold: 0.5}", "", "cache_hit_threshold is for workers that share a store"),
+        ("{type: vllm, connector: lmcache, cache_hit_threshold: 0.0}", "", "'cache_hit_threshold' must be > 0"),
         ("vllm", "handoff: {held_share: 1.0}", "'held_share' must be < 1"),
         ("{type: trtllm, max_local_prefill_length: 5}", "", "the generation policy must be one that knows"),
     ],
