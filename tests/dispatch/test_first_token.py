@@ -6,6 +6,7 @@ import pytest
 
 from kernel import Endpoint
 from kernel.testing import read_reply
+from plugins.dispatch.engines.openai import OpenAIEngine
 from plugins.dispatch.job import begin
 from plugins.dispatch.runner import run
 from plugins.endpoints import CHAT_COMPLETIONS, RESPONSES
@@ -16,6 +17,7 @@ from tests.plugins.support import counting
 
 pytestmark = pytest.mark.anyio
 
+ENGINE = OpenAIEngine(apis=("chat_completions", "responses"))
 OPENING = b'event: response.created\ndata: {"type":"response.created"}\n\n'
 GOES_ON = b'event: response.in_progress\ndata: {"type":"response.in_progress","x":"event: response.a"}\n\n'
 TOKEN = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta"}\n\n'
@@ -32,7 +34,7 @@ async def observed(endpoint: Endpoint, *chunks: bytes) -> tuple[bool, bool, bool
         await seen.send(*map(framed, chunks[1:]))
         await seen.end_stream()
 
-    async with scripted(stream) as worker, running(single(worker.url)) as dispatch:
+    async with scripted(stream) as worker, running(single(worker.url, engine=ENGINE)) as dispatch:
         exchange = exchange_of(body_of(stream=True), endpoint=endpoint)
         exchange[PERFORMANCE] = Performance()
         with counting() as at_first:
