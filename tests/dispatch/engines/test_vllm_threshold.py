@@ -58,7 +58,7 @@ async def test_the_context_phase_is_done_where_too_little_is_found(
 @pytest.mark.parametrize("kind", ["status", "die_after_headers"])
 async def test_a_worker_that_fails_is_not_one_that_declines(pair: Pair, kind: str, stream: bool) -> None:
     """No context worker is asked for it."""
-    pair.generation.add_fault(kind, status=429)
+    pair.generation.add_fault(kind, status=429, times=-1)
     assert (await pair.ask(CHAT, stream=stream)).error.status == (429 if kind == "status" else 502)
     assert pair.context.state().requests == 0
     await pair.settled()
