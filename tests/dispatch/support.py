@@ -129,3 +129,8 @@ async def ask(dispatch: Dispatch, exchange: Exchange) -> Answer:
     finally:
         await exchange.release()
     return answer
+
+
+def told(error: Rejection) -> tuple[int, str | None]:
+    """Status and code."""
+    return error.status, error.code

@@ -1,39 +1,22 @@
 """However a request ends, nothing is left: no load, no connection, and its end is counted once."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from kernel import CLIENT_GONE, COMPLETED, FAILED, NEVER_BEGUN, ClientGone, Rejection, StreamReply
+from kernel import COMPLETED, FAILED, ClientGone, Rejection
 from kernel.testing import read_reply, run_chain
 from plugins.dispatch.client import TimeoutFault, TransportFault
-from plugins.dispatch.plugin import Dispatch
 from plugins.dispatch.policies.least_loaded import LeastLoaded
 from plugins.dispatch.policies.round_robin import RoundRobin
 from plugins.dispatch.policy import Policy
 from plugins.metrics import GENERATION
 from tests.dispatch.counters import Counters
 from tests.dispatch.scripted import Seen, answer_ok, framed, hang, scripted
+from tests.dispatch.streams import FIRST, SECOND, open_stream, stream, stream_and_hang
 from tests.dispatch.support import ask, body_of, exchange_of, loads, pools, running, single, until
 
 pytestmark = pytest.mark.anyio
-
-FIRST, SECOND = b"data: 1\n\n", b"data: 2\n\n"
-
-
-async def stream(seen: Seen) -> None:
-    """Stream two chunks, the second one by itself."""
-    await seen.begin_stream(FIRST)
-    await seen.reader.read(0)
-    await seen.send(framed(SECOND))
-    await seen.end_stream()
-
-
-async def stream_and_hang(seen: Seen) -> None:
-    """Stream one chunk, then nothing for as long as the client stays."""
-    await seen.begin_stream(FIRST)
-    await seen.until_client_left()
 
 
 async def stream_and_die(seen: Seen) -> None:
@@ -41,15 +24,6 @@ async def stream_and_die(seen: Seen) -> None:
     await seen.begin_stream(FIRST)
     await seen.send(framed(SECOND)[:-5])
     await seen.hang_up()
-
-
-async def open_stream(dispatch: Dispatch) -> tuple[Any, StreamReply]:
-    """A request whose stream has begun."""
-    exchange = exchange_of(body_of(stream=True))
-    reply = await run_chain([dispatch], exchange)
-    assert isinstance(reply, StreamReply)
-    assert loads(dispatch) == [1]
-    return exchange, reply
 
 
 async def test_a_whole_answer_gives_its_load_back_before_it_is_written() -> None:
@@ -134,88 +108,6 @@ async def test_a_long_stream_has_no_time_limit_in_all() -> None:
         asyncio.get_running_loop().call_later(0.05, over.set)
         written = await read_reply(reply, exchange)
     assert written.body == FIRST + SECOND
-
-
-@pytest.mark.parametrize("asks_for_stream", [False, True])
-async def test_a_client_that_leaves_before_the_answer_stops_the_worker(asks_for_stream: bool) -> None:
-    """The connection to the worker is closed, so that it does not work for nobody."""
-    legs = Counters(GENERATION)
-    async with scripted(hang) as worker, running(single(worker.url)) as dispatch:
-        exchange = exchange_of(body_of(stream=asks_for_stream))
-        task = asyncio.create_task(ask(dispatch, exchange))
-        await worker.until(lambda: len(worker.seen) == 1)
-        assert loads(dispatch) == [1]
-        exchange.interrupt(ClientGone())
-        with pytest.raises(ClientGone):
-            await task
-        assert loads(dispatch) == [0]
-        await worker.until(lambda: worker.open == 0)
-    assert legs.changes() == {"total": 1, "completed": 1, "error": 1}
-
-
-async def test_a_client_that_leaves_in_mid_stream_stops_the_worker() -> None:
-    """Also while the worker is silent."""
-    legs = Counters(GENERATION)
-    async with scripted(stream_and_hang) as worker, running(single(worker.url)) as dispatch:
-        exchange, reply = await open_stream(dispatch)
-        begun = asyncio.Event()
-
-        def note(chunk: bytes) -> bytes:
-            begun.set()
-            return chunk
-
-        reply.attach(step=note)
-        task = asyncio.create_task(read_reply(reply, exchange))
-        await begun.wait()
-        exchange.interrupt(ClientGone())
-        await task
-        assert loads(dispatch) == [0]
-        await worker.until(lambda: worker.open == 0)
-    assert reply.outcome is not None
-    assert reply.outcome.name == CLIENT_GONE
-    assert legs.changes() == {"total": 1, "completed": 1, "error": 1, "first_token": 1}
-
-
-async def test_a_stream_that_nobody_reads_stops_the_worker() -> None:
-    """A plugin further out may drop the reply; nothing depends on its being iterated."""
-    legs = Counters(GENERATION)
-    async with scripted(stream_and_hang) as worker, running(single(worker.url)) as dispatch:
-        exchange, reply = await open_stream(dispatch)
-        await exchange.release()
-        assert loads(dispatch) == [0]
-        await worker.until(lambda: worker.open == 0)
-    assert reply.outcome is not None
-    assert reply.outcome.name == NEVER_BEGUN
-    assert legs.changes() == {"total": 1, "completed": 1, "error": 1, "first_token": 1}
-
-
-async def test_a_cancelled_request_stops_the_worker() -> None:
-    """Whatever cancels the task: a shutdown, a deadline, a server that gives up."""
-    async with scripted(hang) as worker, running(single(worker.url)) as dispatch:
-        task = asyncio.create_task(ask(dispatch, exchange_of(body_of())))
-        await worker.until(lambda: len(worker.seen) == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert loads(dispatch) == [0]
-        await worker.until(lambda: worker.open == 0)
-
-
-async def test_a_request_cancelled_at_any_moment_leaves_nothing() -> None:
-    """Cancelled after each number of turns of the loop, until it is finished before."""
-    async with scripted(stream) as worker, running(single(worker.url)) as dispatch:
-        for turns in range(1000):
-            task = asyncio.create_task(ask(dispatch, exchange_of(body_of(stream=True))))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            if task.done():
-                break
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            assert loads(dispatch) == [0]
-        assert task.done()
-        assert turns > 5
-        await worker.until(lambda: worker.open <= 1)
 
 
 async def test_a_rejection_gives_the_load_back() -> None:

@@ -1,71 +1,32 @@
 """The relay between TensorRT-LLM workers, played by stubs that check the protocol on their side."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
-from attrs import frozen
 
-from kernel import ClientGone, StreamReply
+from kernel import StreamReply
 from kernel.testing import run_chain
-from plugins.dispatch.embedded.stub import ENDS_IN_CONTEXT, Stub, run_stub
-from plugins.dispatch.plugin import Dispatch
+from plugins.dispatch.embedded.stub import ENDS_IN_CONTEXT, run_stub
 from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
-from plugins.metrics import CONTEXT, GENERATION
 from plugins.slots import CONVERSATION, SERVED, Conversation
-from tests.dispatch.counters import Counters
-from tests.dispatch.support import ONCE, Answer, ask, exchange_of, loads, pools, relay, running, single
+from tests.dispatch.relays import CHAT, Relay, aggregated, relay_in, text_of
+from tests.dispatch.support import ask, exchange_of, loads, pools, relay, running
 
 pytestmark = pytest.mark.anyio
-
-CHAT = {"model": "m", "messages": [{"role": "user", "content": "Tell me of 水"}], "max_tokens": 9}
-COMPLETION = {"model": "m", "prompt": "Once upon a time", "max_tokens": 9}
-ASKED = [(CHAT_COMPLETIONS, CHAT), (COMPLETIONS, COMPLETION)]
-
-
-@frozen
-class Relay:
-    """One context worker, one generation worker, and dispatch."""
-
-    context: Stub
-    generation: Stub
-    dispatch: Dispatch
-
-    async def ask(self, data: dict[str, Any], endpoint: Any = CHAT_COMPLETIONS, **extra: Any) -> Answer:
-        """Send one request."""
-        return await ask(self.dispatch, exchange_of(orjson.dumps({**data, **extra}), endpoint=endpoint))
 
 
 @pytest.fixture(params=["json", "msgpack"])
 async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Relay]:
     """The relay, in both formats of bodies, without retries."""
-    strict = request.param == "msgpack"
-    async with (
-        run_stub("trtllm", role="context", require_msgpack=strict) as context,
-        run_stub("trtllm", role="generation", require_msgpack=strict) as generation,
-        running(relay([context.url], [generation.url], body=request.param), retry=ONCE) as dispatch,
-    ):
-        yield Relay(context, generation, dispatch)
+    async with relay_in(request.param) as relay:
+        yield relay
 
 
-def text_of(body: bytes) -> str:
-    """The text of the first choice of an answer, streamed or not."""
-    if not body.startswith(b"data: "):
-        choice = orjson.loads(body)["choices"][0]
-        text: str = choice["message"]["content"] if "message" in choice else choice["text"]
-        return text
-    *events, done, end = body.split(b"\n\n")
-    assert (done, end) == (b"data: [DONE]", b"")
-    choices = [choice for event in events for choice in orjson.loads(event[6:])["choices"]]
-    return "".join(choice["delta"].get("content") or "" if "delta" in choice else choice["text"] for choice in choices)
+COMPLETION = {"model": "m", "prompt": "Once upon a time", "max_tokens": 9}
 
-
-async def aggregated(data: dict[str, Any], endpoint: Any, **extra: Any) -> bytes:
-    """What one worker that serves whole requests answers."""
-    async with run_stub("trtllm") as stub, running(single(stub.url)) as dispatch:
-        return (await ask(dispatch, exchange_of(orjson.dumps({**data, **extra}), endpoint=endpoint))).body
+ASKED = [(CHAT_COMPLETIONS, CHAT), (COMPLETIONS, COMPLETION)]
 
 
 @pytest.mark.parametrize("extra", [{}, {"stream": True}, {"n": 2}, {"stop": ["水"]}])
@@ -148,99 +109,6 @@ async def test_an_answer_that_ends_in_the_context_phase_is_whole(
 
 
 USER_ENDS = {"role": "user", "content": ENDS_IN_CONTEXT}
-
-
-async def test_an_answer_without_a_handoff_goes_no_further(pair: Relay, logged: list[Any]) -> None:
-    """The generation worker is not asked to answer from nothing."""
-    pair.context.add_fault("no_handoff")
-    error = (await pair.ask(CHAT)).error
-    assert (error.status, error.message) == (502, "the context worker's answer has no handoff")
-    assert pair.generation.state().requests == 0
-    assert [line["role"] for line in logged if line["event"] == "leg.failed"] == ["context"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_context_workers_error_is_the_clients(pair: Relay, stream: bool) -> None:
-    """With its status and its words; the generation worker hears nothing of it."""
-    pair.context.add_fault("status", status=429, headers={"Retry-After": "4"})
-    error = (await pair.ask(CHAT, stream=stream)).error
-    assert (error.status, error.message) == (429, "this worker cannot serve the request now")
-    assert error.headers == (("retry-after", "4"),)
-    assert pair.generation.state().requests == 0
-
-
-async def test_a_prompt_that_is_too_long_has_its_code() -> None:
-    """From the context worker, which is the one that reads the prompt."""
-    async with (
-        run_stub("trtllm", role="context", context_tokens=4) as context,
-        run_stub("trtllm", role="generation") as generation,
-        running(relay([context.url], [generation.url])) as dispatch,
-    ):
-        error = (await ask(dispatch, exchange_of(orjson.dumps(CHAT)))).error
-    assert (error.status, error.code) == (400, "context_length_exceeded")
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", ["die_before_headers", "die_after_headers", "garbage", "status"])
-@pytest.mark.parametrize("role", ["context", "generation"])
-async def test_a_leg_that_fails_ends_the_request(pair: Relay, role: str, kind: str, stream: bool) -> None:
-    """A status of its own, no load left, and each leg counted as what it was."""
-    legs = {"context": Counters(CONTEXT), "generation": Counters(GENERATION)}
-    getattr(pair, role).add_fault(kind)
-    error = (await pair.ask(CHAT, stream=stream)).error
-    assert error.status == (500 if kind == "status" else 502)
-    assert "127.0.0.1" not in error.message
-    assert loads(pair.dispatch) == [0, 0]
-    assert legs[role].changes() == {"total": 1, "error": 1, "completed": 1}
-    if role == "generation":
-        assert legs["context"].changes() == {"total": 1, "completed": 1, "complete": 1}
-    else:
-        assert legs["generation"].changes() == {}
-
-
-@pytest.mark.parametrize("role", ["context", "generation"])
-async def test_a_client_that_leaves_stops_the_leg_that_runs(pair: Relay, role: str) -> None:
-    """During the context phase as well as before the first token."""
-    stub: Stub = getattr(pair, role)
-    stub.add_fault("hang")
-    exchange = exchange_of(orjson.dumps({**CHAT, "stream": True}))
-    task = asyncio.create_task(ask(pair.dispatch, exchange))
-    await stub.until(lambda state: state.running == 1)
-    assert loads(pair.dispatch) == ([1, 0] if role == "context" else [0, 1])
-    exchange.interrupt(ClientGone())
-    with pytest.raises(ClientGone):
-        await task
-    assert loads(pair.dispatch) == [0, 0]
-    await stub.until(lambda state: state.connections_open == 0)
-
-
-async def test_a_context_worker_that_is_gone_is_replaced_with_a_new_id() -> None:
-    """Nothing was sent to the first one, and the second never sees the first one's id."""
-    async with (
-        run_stub("trtllm", role="context") as gone,
-        run_stub("trtllm", role="context") as there,
-        run_stub("trtllm", role="generation") as generation,
-        running(relay([gone.url, there.url], [generation.url])) as dispatch,
-    ):
-        gone.kill()
-        exchange = exchange_of(orjson.dumps(CHAT))
-        answer = await ask(dispatch, exchange)
-        assert text_of(answer.body) == text_of(await aggregated(CHAT, CHAT_COMPLETIONS))
-        assert exchange[SERVED].workers == [gone.url, there.url, generation.url]
-
-
-async def test_a_generation_worker_that_is_gone_is_replaced_with_the_same_handoff() -> None:
-    """It was not told of the handoff, so the handoff is still fresh."""
-    async with (
-        run_stub("trtllm", role="context") as context,
-        run_stub("trtllm", role="generation") as gone,
-        run_stub("trtllm", role="generation") as there,
-        running(relay([context.url], [gone.url, there.url])) as dispatch,
-    ):
-        gone.kill()
-        answer = await ask(dispatch, exchange_of(orjson.dumps(CHAT)))
-        assert text_of(answer.body) == text_of(await aggregated(CHAT, CHAT_COMPLETIONS))
-        assert context.state().requests == 1
 
 
 async def test_the_legs_are_reserved_one_after_the_other(pair: Relay) -> None:
