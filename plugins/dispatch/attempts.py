@@ -20,7 +20,7 @@ from plugins.dispatch.rejections import NoWorker
 from plugins.dispatch.retry import relief_of, verdict_of
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.metrics import LegMetrics
-from plugins.slots import LegTimes, Performance
+from plugins.slots import LegTimes
 
 log = get_logger()
 
@@ -186,14 +186,10 @@ class Attempts:
         self._runs = handoff
         response = await self.pool.client.send(call, fresh=self._fresh)
         if job.request.performance is not None:
-            self._note_times(job.request.performance, worker, response)
+            times = job.request.performance.legs[self.role] = LegTimes(worker.url, self.began)
+            if isinstance(job.service.engine, Reports):
+                job.service.engine.report(times, response.headers, monotonic())
         return response
-
-    def _note_times(self, performance: Performance, worker: Worker, response: Response) -> None:
-        """Keep what the head of an answer tells of the request's times, for whoever wants it."""
-        times = performance.legs[self.role] = LegTimes(worker.url, self.began)
-        if isinstance(self.job.service.engine, Reports):
-            self.job.service.engine.report(times, response.headers, monotonic())
 
 
 def _is_gone(partner: Worker | None) -> bool:
