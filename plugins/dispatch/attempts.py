@@ -93,7 +93,8 @@ class Attempts:
         """
         await self.prepare()
         worker = self.take()
-        await self._connect(worker, handoff)
+        if self.job.service.links is not None and handoff is not None:
+            await self.job.service.links.ensure(handoff, worker)
         self.job.served.workers.append(worker.url)
         try:
             self._response = await self._send(worker, handoff, limits)
@@ -160,12 +161,6 @@ class Attempts:
         self._runs = self._reservation = self._response = self.worker = None
         if worker is not None and handoff is not None and not success and isinstance(engine, Aborts):
             self.job.service.errands.send(self.pool, worker, engine.abort(self.role, handoff))
-
-    async def _connect(self, worker: Worker, handoff: Handoff | None) -> None:
-        """Have the worker connected to the one that made the handoff; where engines do that themselves, do nothing."""
-        links = self.job.service.links
-        if links is not None and handoff is not None and handoff.origin is not None and handoff.complete:
-            await links.ensure(handoff.origin, worker)
 
     async def _send(self, worker: Worker, handoff: Handoff | None, limits: Limits) -> Response:
         job = self.job

@@ -13,6 +13,7 @@ from kernel import Rejection
 from plugins.dispatch.abilities import Connects, Step
 from plugins.dispatch.answers import check_head
 from plugins.dispatch.client import Call, Fault, Limits, MalformedFault, read_whole
+from plugins.dispatch.engine import Handoff
 from plugins.dispatch.handoffs import StaleHandoff
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.worker import Role, Worker
@@ -46,13 +47,16 @@ class Links:
     pools: Mapping[Role, Pool]
     _known: "WeakKeyDictionary[Worker, WeakKeyDictionary[Worker, _Link]]" = field(factory=WeakKeyDictionary, init=False)
 
-    async def ensure(self, context: Worker, generation: Worker) -> None:
-        """Have two workers connected.
+    async def ensure(self, handoff: Handoff, generation: Worker) -> None:
+        """Have a worker connected to the one that made a handoff.
 
         Raises:
             LostHandoff: the context worker failed, and with it what it holds.
             Fault: the generation worker failed; a `ConnectFault`, it cannot be reached.
         """
+        context = handoff.origin
+        if context is None or not handoff.complete:
+            return
         link = self._known.setdefault(context, WeakKeyDictionary()).setdefault(generation, _Link())
         if link.faults == (context.faults, generation.faults):
             return
