@@ -10,17 +10,11 @@ from attrs import define, field
 Script = Callable[["Seen"], Awaitable[None]]
 
 OK = b"HTTP/1.1 200 OK\r\n"
-ODD = b'{ "id":1.50,\n "choices" : [] , "x":"\\u00e9"}'
 
 
 async def answer_ok(seen: "Seen") -> None:
     """Answer well."""
     await seen.answer(b'{"ok":true}')
-
-
-async def answer_odd(seen: "Seen") -> None:
-    """Answer with JSON that no encoder would write like this."""
-    await seen.answer(ODD, "200 OK", "content-type: application/json; charset=utf-8", "server: x", "x-host: 10.0.0.5")
 
 
 async def answer_ill(seen: "Seen") -> None:

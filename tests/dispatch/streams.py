@@ -1,4 +1,4 @@
-"""Streams of scripted workers, and a request in the middle of one."""
+"""Scripts that several tests have their workers play, and a request in the middle of one."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from tests.dispatch.scripted import Seen, framed
 from tests.dispatch.support import body_of, exchange_of, loads
 
 FIRST, SECOND = b"data: 1\n\n", b"data: 2\n\n"
+ODD = b'{ "id":1.50,\n "choices" : [] , "x":"\\u00e9"}'
 
 
 async def stream(seen: Seen) -> None:
@@ -32,3 +33,8 @@ async def open_stream(dispatch: Dispatch) -> tuple[Any, StreamReply]:
     assert isinstance(reply, StreamReply)
     assert loads(dispatch) == [1]
     return exchange, reply
+
+
+async def answer_odd(seen: Seen) -> None:
+    """Answer with JSON that no encoder would write like this."""
+    await seen.answer(ODD, "200 OK", "content-type: application/json; charset=utf-8", "server: x", "x-host: 10.0.0.5")

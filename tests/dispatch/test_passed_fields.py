@@ -4,7 +4,8 @@ import orjson
 import pytest
 
 from plugins.slots import TRACE
-from tests.dispatch.scripted import ODD, Seen, answer_odd, scripted
+from tests.dispatch.scripted import Seen, scripted
+from tests.dispatch.streams import ODD, answer_odd
 from tests.dispatch.support import ask, body_of, exchange_of, running, single
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,8 @@ from kernel.testing import run_chain
 from plugins.dispatch.rejections import ERROR_LIMIT
 from plugins.endpoints import COMPLETIONS
 from plugins.slots import SERVED, TIMING
-from tests.dispatch.scripted import ODD, OK, Seen, answer_odd, framed, scripted
+from tests.dispatch.scripted import OK, Seen, framed, scripted
+from tests.dispatch.streams import ODD, answer_odd
 from tests.dispatch.support import ask, body_of, exchange_of, running, single
 
 pytestmark = pytest.mark.anyio
