@@ -167,13 +167,8 @@ class Attempts:
         if handoff is not None and job.service.handoffs.is_stale(handoff):
             raise StaleHandoff("the handoff was held for too long")
         body = job.service.engine.body(self.role, job.request, handoff)
-        call = Call(
-            "POST",
-            worker.url + job.request.endpoint.path,
-            {**job.headers, **self.pool.headers, **body.headers},
-            body.content,
-            limits,
-        )
+        headers = {**job.headers, **self.pool.headers, **body.headers}
+        call = Call("POST", worker.url + job.request.endpoint.path, headers, body.content, limits)
         job.served.attempts += 1
         self.began = monotonic()
         if job.timing is not None and job.timing.dispatched is None:
