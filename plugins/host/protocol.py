@@ -2,17 +2,16 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
-from attrs import define
 from structlog.stdlib import get_logger
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from kernel import TRUNCATED, Rejection
 from plugins.envelopes import openai_error
 from plugins.host.head import HeadTooLarge
+from plugins.host.outlet import Outlet
 from plugins.host.upgrade import UpgradeProtocol
 
 LINGER_SECONDS: Final = 5.0
@@ -25,15 +24,6 @@ TRUNCATED_SECONDS: Final = 30.0
 """How long an application may take to answer a request that was cut short before it is cut off itself."""
 
 log = get_logger()
-
-
-@define(eq=False)
-class Outlet:
-    """The transport as a request's cycle sees it: closing is left to the protocol, which may linger."""
-
-    write: Callable[[bytes], None]
-    is_closing: Callable[[], bool]
-    close: Callable[[], None]
 
 
 class KernelProtocol(UpgradeProtocol):
@@ -50,12 +40,13 @@ class KernelProtocol(UpgradeProtocol):
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._running = cycle
+        self._outlet.expect_head()
         super()._start_asgi_task(cycle, app)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take over a connection."""
         super().connection_made(transport)
-        self._outlet = Outlet(transport.write, transport.is_closing, self._close)
+        self._outlet = Outlet(transport, self._close, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of a connection."""
@@ -87,6 +78,7 @@ class KernelProtocol(UpgradeProtocol):
 
     def on_response_complete(self) -> None:
         """Go on to the next request of the connection, or refuse the malformed one that came next."""
+        self._outlet.flush()
         if self._lingers:
             self.server_state.total_requests += 1
             return
@@ -164,12 +156,14 @@ class KernelProtocol(UpgradeProtocol):
 
     def _close(self) -> None:
         """Close after an answer; one that was given before all of its request came must not be lost."""
+        self._outlet.flush()
         if self.cycle.response_complete and self.cycle.more_body:
             self._linger()
         else:
             self.transport.close()
 
     def _linger(self) -> None:
+        self._outlet.flush()
         if self._half_open or not self.transport.can_write_eof():
             self.transport.close()
             return

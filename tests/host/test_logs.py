@@ -47,3 +47,39 @@ def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
         os.close(writer)
 
     assert done.stdout == b"went on\n"
+
+
+IN_A_LOOP = """
+import asyncio, threading
+import structlog
+from plugins.host.logs import configure_logs
+configure_logs("info", "json")
+log = structlog.get_logger()
+def many(name):
+    for number in range(500):
+        log.info(name, number=number)
+async def main():
+    threads = [threading.Thread(target=many, args=(f"thread-{number}",)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    many("turn")
+    await asyncio.sleep(0)
+    many("next")
+    await asyncio.to_thread(lambda: [thread.join() for thread in threads])
+    log.info("last")
+asyncio.run(main())
+log.info("outside")
+asyncio.run(main())
+"""
+
+
+def test_no_line_of_an_event_loop_is_lost() -> None:
+    """Those of one turn are written together, also the last ones of a loop; threads log at the same time."""
+    done = subprocess.run([sys.executable, "-c", IN_A_LOOP], capture_output=True, timeout=60, check=True)
+    lines = [orjson.loads(line) for line in done.stderr.splitlines()]
+    told = [line["event"] for line in lines]
+
+    for name in ("turn", "next", "thread-0", "thread-1", "thread-2"):
+        assert [line["number"] for line in lines if line["event"] == name] == [*range(500)] * 2
+    assert told.count("last") == 2
+    assert told.index("outside") > told.index("last")
