@@ -10,7 +10,6 @@ from plugins.sse import DONE, events
 
 _EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 _OPENINGS: Final = frozenset(("response.created", "response.queued", "response.in_progress", "message_start", "ping"))
-_LENGTHS: Final = ("content-length", "transfer-encoding")
 
 
 async def check_head(response: Response, *, stream: bool) -> None:
@@ -91,7 +90,7 @@ def check_whole(response: Response, answer: bytes, *, array: bool = False) -> No
     whole = body.startswith(b"{") and body.endswith(b"}")
     if not whole and not (array and body.startswith(b"[") and body.endswith(b"]")):
         raise MalformedFault("the body is no JSON object")
-    if not any(name in response.headers for name in _LENGTHS):
+    if "content-length" not in response.headers and "transfer-encoding" not in response.headers:
         try:
             orjson.loads(body)
         except orjson.JSONDecodeError as error:

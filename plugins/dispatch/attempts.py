@@ -8,7 +8,7 @@ from attrs import define, field
 from structlog.stdlib import get_logger
 
 from kernel import Rejection
-from plugins.dispatch.abilities import Reports
+from plugins.dispatch.abilities import Reports, can
 from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Limits, Response, StaleFault, TransportFault
 from plugins.dispatch.engine import Aborts, Handoff
@@ -159,7 +159,7 @@ class Attempts:
             self._reservation.release(success=success)
         worker, handoff, engine = self.worker, self._runs, self.job.service.engine
         self._runs = self._reservation = self._response = self.worker = None
-        if worker is not None and handoff is not None and not success and isinstance(engine, Aborts):
+        if worker is not None and handoff is not None and not success and can(engine, Aborts):
             self.job.service.errands.send(self.pool, worker, engine.abort(self.role, handoff))
 
     async def _send(self, worker: Worker, handoff: Handoff | None, limits: Limits) -> Response:
@@ -177,7 +177,7 @@ class Attempts:
         response = await self.pool.client.send(call, fresh=self._fresh)
         if job.request.performance is not None:
             times = job.request.performance.legs[self.role] = LegTimes(worker.url, self.began)
-            if isinstance(job.service.engine, Reports):
+            if can(job.service.engine, Reports):
                 job.service.engine.report(times, response.headers, monotonic())
         return response
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from kernel import Exchange, Secret
@@ -50,7 +51,14 @@ def headers_for_worker(exchange: Exchange) -> dict[str, str]:
 def headers_for_client(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     """Of a worker's headers those about limits: when to come back, and what is left until then."""
     return [
-        (lower, value)
+        (kept, value)
         for name, value in headers.items()
-        if _KEPT.fullmatch(lower := name.lower()) and len(value) <= _VALUE_LIMIT and is_plain(value)
+        if (kept := _kept_name(name)) and len(value) <= _VALUE_LIMIT and is_plain(value)
     ]
+
+
+@lru_cache(maxsize=1024)
+def _kept_name(name: str) -> str | None:
+    """The name under which a header is passed to clients; workers send few different ones, and always the same."""
+    lower = name.lower()
+    return lower if _KEPT.fullmatch(lower) else None

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 import orjson
 from attrs import define, evolve, field
 
+from plugins.dispatch.abilities import can
 from plugins.dispatch.answers import check_head
 from plugins.dispatch.client import Call, Limits, MalformedFault, read_whole
 from plugins.dispatch.engine import Asks, Engine, Partner
@@ -29,7 +30,7 @@ class Introductions:
             Rejection: it declined to tell; among them a `Fault`: it could not be asked, or made no sense.
         """
         partner = Partner(worker.url, worker.bootstrap_port)
-        if not isinstance(engine, Asks):
+        if not can(engine, Asks):
             return partner
         now = (worker.faults, worker.bootstrap_port)
         then, told = self._told.get(worker, (None, None))

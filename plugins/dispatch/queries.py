@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from attrs import define, field
 
 from kernel import BytesReply, DataReply, Exchange, Rejection, Reply
+from plugins.dispatch.abilities import can
 from plugins.dispatch.answers import check_head, check_whole
 from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, read_whole
@@ -58,7 +59,7 @@ async def answer_query(exchange: Exchange, service: Service) -> Reply:
     job = begin(exchange, service)
     endpoint, engine = job.request.endpoint, service.engine
     payload = job.request.payload
-    body = engine.encode(payload.data) if isinstance(engine, Encodes) else Body(payload.encode())
+    body = engine.encode(payload.data) if can(engine, Encodes) else Body(payload.encode())
     path = endpoint.worker_path if isinstance(endpoint, Api) else endpoint.path
     response, answer = await _Query(service, job.headers, job.served).ask(path, body)
     headers = [("content-type", "application/json"), *headers_for_client(response.headers)]

@@ -9,7 +9,7 @@ from attrs import evolve
 from structlog.stdlib import get_logger
 
 from kernel import BytesReply, Reply, StreamReply
-from plugins.dispatch.abilities import TriesFirst
+from plugins.dispatch.abilities import TriesFirst, can
 from plugins.dispatch.client import Response
 from plugins.dispatch.editing import EventEditor
 from plugins.dispatch.engine import Bypasses, Edits, Handoff, ServesAlone
@@ -66,13 +66,13 @@ async def _try_first(job: Job, tries: TriesFirst, trial: Handoff) -> Reply | Non
 def _goes_alone(job: Job, last: Leg) -> bool:
     """Whether the last leg's worker serves the whole request; where that depends on it, it is chosen now."""
     engine, config = job.service.engine, job.service.handoffs
-    if isinstance(engine, ServesAlone) and engine.alone(job.request):
+    if can(engine, ServesAlone) and engine.alone(job.request):
         return True
     if not last.attempts.pool.ready:
         raise last.attempts.unserved()  # nobody would fetch what the context phase leaves
     if config.alone_without_context and not job.service.pools[Role.CONTEXT].ready:
         return True
-    if isinstance(engine, Bypasses) and engine.conditional:
+    if can(engine, Bypasses) and engine.conditional:
         last.attempts.take()
         match = last.attempts.facts.match
         return match is not None and engine.bypass(match)
@@ -127,7 +127,7 @@ def _reply(job: Job, leg: Leg, response: Response, answer: bytes, handoff: Hando
         return BytesReply(reading, headers=_headers(response, "application/json"))
     source = LegStream(leg, response, answer)
     reply = StreamReply(source, headers=_headers(response, _EVENTS))
-    if isinstance(engine, Edits):
+    if can(engine, Edits):
         editor = _editor(job, engine, handoff)
         reply.attach(step=editor.push, close=editor.close, end=source.end)
     else:
