@@ -91,6 +91,9 @@ class PolledSource:
             try:
                 info = read_info(await self._ask("GET", worker, INFO_PATH))
             except (Fault, WireError) as error:
+                if server.refused:  # nobody hears it come up again while it drains
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
                 log.warning("kv_events.no_info", worker=worker.url, reason=_reason(error))
                 server.followed = True  # older workers do not have it, and may well be as is assumed here
                 return

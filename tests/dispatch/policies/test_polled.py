@@ -239,6 +239,20 @@ async def test_a_worker_whose_blocks_do_not_fit_is_not_used(monkeypatch: pytest.
     assert "48 tokens" in refused[0]["reason"]
 
 
+async def test_a_worker_that_is_refused_and_restarts_is_asked_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that drains is not heard to come up again: to give up while it is away would be to give it up for good."""
+    monkeypatch.setattr("plugins.dispatch.policies.polled_source.RETRY_SECONDS", 0.01)
+    server = Server(info={"tokens_per_block": 48, "kv_cache_hash_algo": "v1"})
+    policy = KvEvents("polled", tokens_per_block=32)
+    async with scripted(server) as worker, asking(policy, worker) as running:
+        await until(lambda: running.roster.members == [])
+        server.info = "starting"
+        asked = server.infos
+        await until(lambda: server.infos >= asked + 2)
+        server.info = {"tokens_per_block": 32, "kv_cache_hash_algo": "v1"}
+        await until(lambda: len(running.roster.members) == 1)
+
+
 async def test_a_worker_of_another_size_that_fits_is_tracked_without_its_events() -> None:
     """Its hashes cannot be compared, what it was sent can."""
     server = Server(info={"tokens_per_block": 64, "kv_cache_hash_algo": "v1"})
