@@ -10,7 +10,7 @@ from kernel import BytesReply, DataReply, Exchange, Rejection, Reply
 from plugins.dispatch.abilities import can
 from plugins.dispatch.answers import check_head, check_whole
 from plugins.dispatch.circuit import Verdict
-from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, read_whole
+from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, TransportFault, read_whole
 from plugins.dispatch.engine import Body
 from plugins.dispatch.engines.bodies import encode, parse
 from plugins.dispatch.headers import headers_for_client, headers_for_worker
@@ -18,13 +18,11 @@ from plugins.dispatch.job import Service, begin
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.prompt import pieces
 from plugins.dispatch.rejections import NoWorker
-from plugins.dispatch.retry import relief_of, verdict_of
+from plugins.dispatch.retry import CONNECT, relief_of, verdict_of
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.endpoints import COUNT_TOKENS, TOKENIZE, Api
+from plugins.metrics import RETRIES, child
 from plugins.slots import OFFER, PAYLOAD, SERVED, Served
-
-ATTEMPTS: Final = 3
-"""Workers that are tried while none of them can be reached."""
 
 ANSWER_LIMIT: Final = 256 * 1024 * 1024
 """Bytes; embeddings of many texts are large."""
@@ -81,8 +79,10 @@ class _Query:
         Raises:
             Rejection: as `answer_query`.
         """
-        while len(self._tried) < ATTEMPTS and (taken := self._take()) is not None:
+        while len(self._tried) <= self.service.retry.attempts and (taken := self._take()) is not None:
             pool, reservation = taken
+            if self._tried:
+                child(RETRIES, self.service.model, pool.settings.role, CONNECT).inc()
             self.served.workers.append(reservation.worker.url)
             try:
                 answer = await self._attempt(pool, reservation.worker, path, body)
@@ -120,7 +120,9 @@ class _Query:
         self.served.attempts += 1
         try:
             response = await pool.client.send(call)
-        except StaleFault:
+        except StaleFault as fault:
+            if not self.service.retry.resend_on_stale:
+                raise TransportFault(fault.detail) from fault
             self.served.attempts += 1
             response = await pool.client.send(call, fresh=True)
         try:

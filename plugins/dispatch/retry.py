@@ -26,6 +26,8 @@ CONNECT: Final = "connect"
 _NO_RETRY: Final = "TRTLLM_DISAGG_NO_RETRY"
 _AGAIN: Final = {408: "408", 429: "429"}
 _PRESSURE: Final = (429, 503)
+_LACKING: Final = 501
+"""How llama.cpp declines what its model was not loaded for, such as embeddings."""
 
 log = get_logger()
 
@@ -90,7 +92,7 @@ def verdict_of(error: Rejection) -> Verdict:
         return Verdict.NEUTRAL
     if not isinstance(error, Fault) and error.status in _PRESSURE:
         return Verdict.PRESSURE
-    return Verdict.FAILURE if error.status >= 500 else Verdict.NEUTRAL
+    return Verdict.FAILURE if error.status >= 500 and error.status != _LACKING else Verdict.NEUTRAL
 
 
 def relief_of(error: Rejection) -> float:

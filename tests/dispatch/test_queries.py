@@ -1,6 +1,5 @@
 """Counts, embeddings and ranks: one worker answers as a whole, and nothing is handed over."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,8 +27,8 @@ from plugins.endpoints import (
 from plugins.slots import MODEL
 from tests.dispatch.engines.apis import EVERYTHING
 from tests.dispatch.engines.pairs import WORDS, pair_of
-from tests.dispatch.scripted import Seen, answer_ok, die, scripted
-from tests.dispatch.support import Answer, ask, exchange_of, loads, running, single
+from tests.dispatch.scripted import Seen, answer_ok, scripted
+from tests.dispatch.support import Answer, ask, exchange_of, running, single
 
 pytestmark = pytest.mark.anyio
 
@@ -90,56 +89,6 @@ async def test_a_workers_error_keeps_its_status() -> None:
             error = (await count(pair.dispatch)).error
             assert (error.status, error.message) == (status, "no")
         assert requests(*pair.stubs) == [5, 0]
-
-
-@pytest.mark.parametrize("kind", ["die_after_headers", "garbage", "wrong_content_type"])
-async def test_an_answer_that_is_none_is_a_fault(kind: str) -> None:
-    """It is not passed on, and the worker is not asked again."""
-
-    async def answer(seen: Seen) -> None:
-        match kind:
-            case "garbage":
-                await seen.answer(b"<html>")
-            case "wrong_content_type":
-                await seen.answer(b"data: {}\n\n", "200 OK", "content-type: text/event-stream")
-            case _:
-                await seen.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{")
-                await seen.hang_up()
-
-    async with scripted(answer) as worker, running(single(worker.url, engine=EVERYTHING)) as dispatch:
-        assert (await count(dispatch)).error.status == 502
-        assert len(worker.seen) == 1
-
-
-async def test_a_worker_that_cannot_be_reached_is_not_the_end() -> None:
-    """The next one is asked; without any, the client is told when to come back."""
-    async with scripted(answer_ok) as good, scripted(answer_ok) as gone:
-        config = single(gone.url, good.url, engine=EVERYTHING)
-        async with running(config) as dispatch:
-            await gone.stop()
-            for _ in range(3):
-                assert (await count(dispatch)).json == {"ok": True}
-            await good.stop()
-            error = (await count(dispatch)).error
-            assert (error.status, error.code) == (503, "no_worker_ready")
-            assert dict(error.headers)["retry-after"]
-            assert loads(dispatch) == [0, 0]
-            await gone.start()
-            await good.start()
-
-
-async def test_a_kept_connection_that_broke_is_made_anew() -> None:
-    """The question changes nothing, so that it may be asked twice."""
-    turns = Counter[str]()
-
-    async def answer(seen: Seen) -> None:
-        turns["all"] += 1
-        await (die(seen) if turns["all"] == 2 else answer_ok(seen))
-
-    async with scripted(answer) as worker, running(single(worker.url, engine=EVERYTHING)) as dispatch:
-        assert (await count(dispatch)).json == {"ok": True}
-        assert (await count(dispatch)).json == {"ok": True}
-        assert turns["all"] == 3
 
 
 RELAYED = [EMBEDDINGS, RERANK, RERANK_UNVERSIONED, SCORE, SCORE_UNVERSIONED, TOKENIZE, DETOKENIZE]

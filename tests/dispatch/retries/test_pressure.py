@@ -54,7 +54,7 @@ def test_a_worker_is_believed_within_bounds(text: str, seconds: float) -> None:
 def test_what_a_failed_attempt_says_of_its_worker() -> None:
     """Only what is the worker's own fault counts against it."""
     failures = [ConnectFault("x"), TransportFault("x"), TimeoutFault("x"), MalformedFault("x")]
-    failures += [WorkerRejection(status, "x") for status in (500, 501, 502, 504)]  # type: ignore[misc]
+    failures += [WorkerRejection(status, "x") for status in (500, 502, 504)]  # type: ignore[misc]
     assert {verdict_of(error) for error in failures} == {Verdict.FAILURE}
     assert {verdict_of(WorkerRejection(status, "x")) for status in (429, 503)} == {Verdict.PRESSURE}
     declined = [WorkerRejection(status, "x") for status in (400, 404, 408, 413, 422)]
