@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from plugins.dispatch.client import ConnectFault
 from plugins.dispatch.transports.lean import LeanClient
+from plugins.dispatch.transports.lean.client import ORIGINS
 from plugins.dispatch.transports.lean.pool import ConnectionPool
+from tests.dispatch.scripted import keep_port
 from tests.dispatch.transports.clock import Clock
 from tests.dispatch.transports.exchange import call, fetch, sized, turns
 from tests.dispatch.transports.peer import Peer, Worker, says, worker
@@ -86,3 +89,19 @@ async def test_nothing_is_remembered_of_a_connection_that_its_worker_closed(clie
         await server.until_left()
         await turns(5)
         assert (pool_of(client)._idle, pool_of(client)._open) == ({}, set())
+
+
+async def test_workers_that_are_gone_are_forgotten(client: LeanClient) -> None:
+    """Where they come and go for months, each at an address of its own; those with connections stay."""
+    async with worker(says(GOOD)) as server:
+        await fetch_together(client, server, 1)
+        kept = pool_of(client)
+        with keep_port() as refusing:
+            port = refusing.getsockname()[1]
+            for number in range(1, 201):
+                with pytest.raises(ConnectFault):
+                    await client.send(call(f"http://127.0.0.{number}:{port}"))
+        assert len(client._pools) <= ORIGINS
+        assert kept in client._pools.values()
+        await fetch_together(client, server, 1)
+        assert server.connections == 1

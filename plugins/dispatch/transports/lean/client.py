@@ -9,6 +9,9 @@ from plugins.dispatch.transports.lean.request import locate, write_head
 
 _FOREVER: Final = float("inf")
 
+ORIGINS: Final = 64
+"""So many are remembered without a look at which of them have connections; as workers come and go, most have none."""
+
 
 class LeanClient:
     """Keeps idle connections for `keep_alive_seconds`, less than workers do; made inside a running event loop."""
@@ -17,6 +20,7 @@ class LeanClient:
         self._keep_alive_seconds = keep_alive_seconds
         self._loop = asyncio.get_running_loop()
         self._pools: dict[tuple[str, int], ConnectionPool] = {}
+        self._many = ORIGINS
         self._closed = False
 
     async def send(self, call: Call, *, fresh: bool = False) -> Response:
@@ -31,7 +35,7 @@ class LeanClient:
         head = write_head(call, target.lines, close=fresh)
         pool = self._pools.get(target.origin)
         if pool is None:
-            pool = self._pools[target.origin] = ConnectionPool(target.origin, self._keep_alive_seconds, self._loop)
+            pool = self._add(target.origin)
         now = self._loop.time()
         until = _FOREVER if call.limits.total is None else now + call.limits.total
         connection = None if fresh else pool.take(now)
@@ -47,3 +51,10 @@ class LeanClient:
         self._closed = True
         for pool in self._pools.values():
             await pool.close()
+
+    def _add(self, origin: tuple[str, int]) -> ConnectionPool:
+        if len(self._pools) >= self._many:
+            self._pools = {known: pool for known, pool in self._pools.items() if pool.in_use}
+            self._many = max(ORIGINS, 2 * len(self._pools))
+        pool = self._pools[origin] = ConnectionPool(origin, self._keep_alive_seconds, self._loop)
+        return pool

@@ -24,8 +24,14 @@ class ConnectionPool:
         self._timer: asyncio.TimerHandle | None = None
         self._addresses: tuple[str, ...] = ()
         self._expiry = 0.0
+        self._making = 0
         self._closed = False
         self._emptied = asyncio.Event()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it has connections, or is about to have one."""
+        return bool(self._open or self._making)
 
     def take(self, now: float) -> Connection | None:
         """A connection that was kept, if there is one."""
@@ -43,6 +49,13 @@ class ConnectionPool:
             ConnectFault: none does, or not within the time for it.
             TimeoutFault: the loop's time reached `until`, which is sooner.
         """
+        self._making += 1
+        try:
+            return await self._connect(limits, until)
+        finally:
+            self._making -= 1
+
+    async def _connect(self, limits: Limits, until: float) -> Connection:
         deadline = self._loop.time() + limits.connect
         late: type[ConnectFault | TimeoutFault] = ConnectFault
         if until < deadline:
