@@ -46,7 +46,7 @@ class Introductions:
 
 async def _ask(pool: Pool, url: str) -> Any:
     headers = {"accept-encoding": "identity", **pool.headers}
-    response = await pool.client.send(Call("GET", url, headers, b"", _LIMITS))
+    response = await pool.client.send(Call("GET", url, headers, b"", _LIMITS), fresh=True)
     try:
         await check_head(response, stream=False)
         return orjson.loads(await read_whole(response, _ANSWER_LIMIT))

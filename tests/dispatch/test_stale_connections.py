@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 from attrs import define, field
 
+from plugins.dispatch.engine import Notice, Partner
+from plugins.dispatch.engines.openai import OpenAIEngine
+from plugins.dispatch.errands import Errands
+from plugins.dispatch.introductions import Introductions
 from plugins.dispatch.transports.lean import connection
+from plugins.metrics import ABORTS, child
 from plugins.slots import SERVED
 from tests.dispatch.scripted import Seen, answer_ok, die, scripted
 from tests.dispatch.support import ONCE, ask, body_of, exchange_of, pools, running, single
@@ -153,3 +158,29 @@ async def test_an_idle_connection_is_not_kept_for_longer_than_configured() -> No
     async with scripted(answer_ok) as worker, running(single(worker.url), keep_alive_seconds=0.001) as dispatch:
         await ask(dispatch, exchange_of(body_of()))
         await worker.until(lambda: worker.open == 0)
+
+
+async def test_what_a_worker_is_told_beside_answers_needs_no_kept_connection() -> None:
+    """Nobody waits for it and nobody would send it again, so that it is not lost to one that its worker had closed."""
+    async with scripted(Forgetful()) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange_of(body_of()))
+        (pool,), errands = pools(dispatch), Errands()
+        told = child(ABORTS, "m", "generation", "told")
+        before = told._value.get()
+        errands.send(pool, pool.workers[0], Notice("/abort_request", b"{}"))
+        await errands.finish()
+        assert (worker.seen[-1].line, told._value.get() - before) == ("POST /abort_request HTTP/1.1", 1)
+
+
+async def test_a_worker_is_asked_who_it_is_over_no_kept_connection() -> None:
+    """A pair that fails for it would cost a retry."""
+
+    class Curious(OpenAIEngine):
+        def question(self, partner: Partner) -> str:
+            return f"{partner.url}/server_info"
+
+    async with scripted(Forgetful()) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange_of(body_of()))
+        (pool,) = pools(dispatch)
+        partner = await Introductions().partner(Curious(), pool, pool.workers[0])
+        assert partner.told == {"ok": True}

@@ -130,7 +130,8 @@ class PolledSource:
                 return
 
     async def _ask(self, method: str, worker: Worker, path: str) -> bytes:
-        response = await self.site.client.send(Call(method, worker.url + path, self.site.headers, b"", _LIMITS))
+        call = Call(method, worker.url + path, self.site.headers, b"", _LIMITS)
+        response = await self.site.client.send(call, fresh=path == INFO_PATH)  # it may have been restarted
         try:
             body = await read_whole(response, _BODY_LIMIT)
         finally:
