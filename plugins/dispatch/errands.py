@@ -40,7 +40,9 @@ async def _send(pool: Pool, worker: Worker, notice: Notice) -> None:
     headers = {"content-type": "application/json", **pool.headers, **notice.headers}
     result, status = "unreachable", None
     try:
-        response = await pool.client.send(Call("POST", worker.url + notice.path, headers, notice.body, _LIMITS), fresh=True)
+        response = await pool.client.send(
+            Call("POST", worker.url + notice.path, headers, notice.body, _LIMITS), fresh=True
+        )
         status = response.status
         response.close()
         result = "told" if status < 400 else "refused"
