@@ -5,7 +5,7 @@ from random import uniform
 from time import monotonic
 from typing import Any, Final
 
-from attrs import define, evolve, field, frozen, validators
+from attrs import Attribute, define, evolve, field, frozen, validators
 from structlog.stdlib import get_logger
 
 from kernel import Rejection
@@ -53,6 +53,11 @@ class RetryConfig:
     pause_seconds: float = field(default=0.1, validator=_POSITIVE)
     max_pause_seconds: float = field(default=2.0, validator=_POSITIVE)
     resend_on_stale: bool = True
+
+    @max_pause_seconds.validator
+    def _check_longest(self, _attribute: "Attribute[Any]", value: float) -> None:
+        if value < self.pause_seconds:
+            raise ValueError(f"max_pause_seconds must not be less than pause_seconds, got {value!r}")
 
     def effective(self) -> "RetryConfig":
         """What holds in this process: TensorRT-LLM's variable for tests switches everything off."""

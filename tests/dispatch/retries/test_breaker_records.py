@@ -73,6 +73,7 @@ def test_breakers_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None
         {"budget_cap": 0},
         {"pause_seconds": 0},
         {"max_pause_seconds": -1},
+        {"pause_seconds": 2, "max_pause_seconds": 1},
     ],
 )
 def test_retries_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
