@@ -74,6 +74,13 @@ class Links:
             link.faults = faults
             log.info("link.made", context=context.url, generation=generation.url)
 
+    def inherit(self, before: "Links") -> None:
+        """Go on with what an earlier version has connected; for connections of another kind, each is made anew."""
+        self._known = before._known  # noqa: SLF001  # one class
+        if self.engine != before.engine:
+            for context in tuple(self._known):
+                self.forget(context)
+
     def forget(self, context: Worker) -> None:
         """Make this worker's connections anew when they are wanted: something went wrong over one of them."""
         for link in self._known.get(context, {}).values():

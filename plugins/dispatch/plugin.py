@@ -35,6 +35,7 @@ class _State:
     services: dict[str, Service] = field(factory=dict)
     uses: list[tuple[Pool, Tenant]] = field(factory=list)
     inherited: list[tuple[Pool, Tenant]] = field(factory=list)
+    before: dict[str, Service] = field(factory=dict)
     created: int = 0
     retry: RetryConfig = field(factory=RetryConfig)
 
@@ -60,6 +61,7 @@ class Dispatch:
     def succeed(self, predecessor: "Dispatch") -> None:
         """Take over the pools whose settings did not change, with the health, load and connections of workers."""
         self._state.inherited = [(pool, pool.acquire()) for pool, _ in predecessor._state.uses]  # noqa: SLF001  # one class
+        self._state.before = predecessor._state.services  # noqa: SLF001
 
     async def start(self) -> None:
         """Start the other pools, and wait a moment for the first probes."""
@@ -70,7 +72,7 @@ class Dispatch:
             service = self._build_service(model)
             for name in (model.model, *model.aliases):
                 state.services[name] = service
-        inherited, state.inherited = state.inherited, []
+        inherited, state.inherited, state.before = state.inherited, [], {}
         for pool, tenant in inherited:
             await pool.release(tenant)
         with suppress(TimeoutError):
@@ -157,7 +159,11 @@ class Dispatch:
             Limits(connect, read=self.read_timeout_seconds), Limits(connect, total=self.total_timeout_seconds)
         )
         seconds = math.ceil(self.health.interval_seconds)
-        return Service(model.model, model.engine, pools, patience, seconds, model.handoff, retry=self._state.retry)
+        service = Service(model.model, model.engine, pools, patience, seconds, model.handoff, retry=self._state.retry)
+        before = self._state.before.get(model.model)
+        if service.links is not None and before is not None and before.links is not None:
+            service.links.inherit(before.links)
+        return service
 
     def _find_pool(self, settings: PoolSettings) -> Pool:
         """The pool of the predecessor with these settings, or a new one that knows what the predecessor's knew."""

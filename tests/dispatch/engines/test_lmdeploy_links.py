@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pytest
+from attrs import evolve
 
 from kernel import ClientGone
 from plugins.dispatch.client import MalformedFault
@@ -83,6 +84,19 @@ async def test_a_restarted_worker_is_connected_anew(pair: Pair, role: str) -> No
     await pair.dispatch.stop()
     assert other.state().held_blocks == 0
     assert "link_made_twice" not in other.state().violations
+
+
+@pytest.mark.parametrize(("kind", "more"), [("RoCE", []), ("IB", ["p2p_drop_connect", *LINK])])
+async def test_a_reload_knows_who_is_connected(pair: Pair, kind: Literal["RoCE", "IB"], more: list[str]) -> None:
+    """The workers are connected still, and no second time; for a connection of another kind, the old one ends first."""
+    await pair.ask(CHAT)
+    after = evolve(pair.dispatch, pools=(evolve(pair.dispatch.pools[0], engine=LmdeployEngine(link_type=kind)),))
+    after.succeed(pair.dispatch)
+    await after.start()
+    assert (await ask(after, exchange_of(orjson.dumps(CHAT)))).rejection is None
+    assert [calls_of(stub) for stub in pair.stubs] == [[*LINK, *more]] * 2
+    assert [stub.state().violations for stub in pair.stubs] == [{}, {}]
+    await after.stop()
 
 
 @pytest.mark.parametrize("role", ["context", "generation"])
