@@ -27,7 +27,7 @@ log = get_logger()
 
 @define(eq=False)
 class Attempts:
-    """One worker at a time. `latest` is the last one chosen, `partner` whose handoff the leg is sent with.
+    """One worker at a time. `latest` is the last one chosen.
 
     `failed` are those that are not chosen again, and `transient` those of them whose connection broke: where there
     is no other, one of these may have another try.
@@ -40,10 +40,10 @@ class Attempts:
     facts: Facts = field(init=False)
     worker: Worker | None = field(init=False, default=None)
     latest: Worker | None = field(init=False, default=None)
-    partner: Worker | None = field(init=False, default=None)
     began: float = field(init=False, default=0.0)
     failed: list[Worker] = field(init=False, factory=list)
     transient: list[Worker] = field(init=False, factory=list)
+    _partner: tuple[Worker, int] | None = field(init=False, default=None)
     _prepared: bool = field(init=False, default=False)
     _fresh: bool = field(init=False, default=False)
     _reservation: Reservation | None = field(init=False, default=None)
@@ -61,6 +61,10 @@ class Attempts:
             preparation = self.pool.prepare(self.facts)
             if preparation is not None:
                 await preparation
+
+    def follow(self, partner: Worker | None) -> None:
+        """Go on with the handoff that a worker has just made."""
+        self._partner = None if partner is None else (partner, partner.faults)
 
     def take(self, avoid: Iterable[str] = ()) -> Worker:
         """Choose a worker, unless one is held, and count its load before anything is sent, so that a burst spreads.
@@ -116,7 +120,7 @@ class Attempts:
             return
         if not isinstance(error, Fault) or isinstance(error, ConnectFault):
             self.settle()  # it has said itself that it is done, or never heard of the request
-        caused = error.status >= 500 and not isinstance(error, Fault) and _is_gone(self.partner)
+        caused = error.status >= 500 and not isinstance(error, Fault) and self._has_lost_partner()
         reservation.verdict = Verdict.NEUTRAL if caused else verdict_of(error)
         if reservation.verdict is Verdict.PRESSURE:
             self.pool.breakers.press(worker, relief_of(error))
@@ -162,6 +166,13 @@ class Attempts:
         if worker is not None and handoff is not None and not success and can(engine, Aborts):
             self.job.service.errands.send(self.pool, worker, engine.abort(self.role, handoff))
 
+    def _has_lost_partner(self) -> bool:
+        """Whether the context worker of the handoff is down, or about to be found so, or was meanwhile."""
+        if self._partner is None:
+            return False
+        partner, faults = self._partner
+        return partner.up is not True or partner.misses > 0 or partner.faults != faults
+
     async def _send(self, worker: Worker, handoff: Handoff | None, limits: Limits) -> Response:
         job = self.job
         if handoff is not None and job.service.handoffs.is_stale(handoff):
@@ -180,8 +191,3 @@ class Attempts:
             if can(job.service.engine, Reports):
                 job.service.engine.report(times, response.headers, monotonic())
         return response
-
-
-def _is_gone(partner: Worker | None) -> bool:
-    """Whether the context worker of a handoff is down, or about to be found so."""
-    return partner is not None and (partner.up is not True or partner.misses > 0)

@@ -103,7 +103,7 @@ async def _relay(job: Job, last: Leg) -> Reply:
         if not reading.complete:
             child(HANDOFFS_MISSING, job.service.model).inc()
             log.warning("handoff.missing", model=job.service.model, request_id=job.exchange.id)
-        last.attempts.partner = leg.attempts.latest
+        last.attempts.follow(leg.attempts.latest)
         if job.service.frees is not None:
             reading = evolve(reading, origin=leg.attempts.latest)
         with suppress(SpentHandoff), freed_unless_taken(job, reading):

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
+from plugins.dispatch.client import TransportFault
 from plugins.dispatch.engines.trtllm import TrtllmEngine
 from plugins.dispatch.engines.vllm import VllmEngine
 from plugins.dispatch.retry import RetryConfig
@@ -157,8 +158,9 @@ async def test_the_load_of_an_attempt_is_given_back_before_the_next() -> None:
         assert held == [[0, 1, 0, 0]]
 
 
-async def test_a_context_worker_that_died_between_the_legs_is_replaced() -> None:
-    """The one generation worker says 500 when it cannot fetch, and is not to blame: the pair is done anew with it."""
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_context_worker_that_died_between_the_legs_is_replaced(back: bool) -> None:
+    """Even if it is back already, with nothing of what it held. The one generation worker says 500 when it cannot fetch, and is not to blame: the pair is done anew with it."""
     async with fleet_of(*SERIAL["trtllm"], generations=1) as workers:
         contexts, generations = pools(workers.dispatch)
         failures = 0
@@ -167,7 +169,8 @@ async def test_a_context_worker_that_died_between_the_legs_is_replaced() -> None
             nonlocal failures
             failures += 1
             if failures == 1:
-                contexts._watch._turn(contexts.workers[0], up=False)
+                contexts.report(contexts.workers[0], TransportFault("gone"))
+                contexts._watch._turn(contexts.workers[0], up=back)
                 await declines(500)(seen)
             else:
                 await answer_ok(seen)
