@@ -96,7 +96,7 @@ async def _relay(job: Job, last: Leg) -> Reply:
         _, reading = await leg.ask(None)
         if isinstance(reading, FinalAnswer):
             _stamp(job, leg)
-            last.attempts.drop(success=True)
+            last.attempts.drop()  # if it was chosen, it was asked nothing
             return _final_reply(job, reading)
         if not isinstance(reading, Handoff):
             raise TypeError(f"engine {job.service.engine.name!r} read no handoff from its {leg.role} leg")

@@ -9,7 +9,7 @@ from attrs import frozen
 from kernel import Secret
 from plugins.dispatch.candidates import Candidates
 from plugins.dispatch.config import ModelConfig, RoleConfig
-from plugins.dispatch.embedded.stub import run_stub
+from plugins.dispatch.embedded.stub import ENDS_IN_CONTEXT, run_stub
 from plugins.dispatch.engine import Handoff, Request
 from plugins.dispatch.engines.trtllm import TrtllmEngine
 from plugins.dispatch.policy import Facts, Match
@@ -17,7 +17,7 @@ from plugins.dispatch.worker import Role, Worker
 from plugins.endpoints import CHAT_COMPLETIONS
 from plugins.slots import CONVERSATION, Conversation, Payload
 from tests.dispatch.engines.pairs import CHAT, Pair, config_of, pair_of
-from tests.dispatch.support import ask, exchange_of, running
+from tests.dispatch.support import ask, exchange_of, pools, running
 
 pytestmark = pytest.mark.anyio
 
@@ -85,6 +85,21 @@ async def test_a_context_phase_that_fails_gives_a_chosen_generation_worker_back(
             context.add_fault("status", status=429)
             assert (await Pair(context, generation, dispatch).ask(CHAT)).error.status == 429
             assert generation.state().requests == 0
+
+
+async def test_a_generation_worker_that_was_not_needed_has_shown_nothing() -> None:
+    """It was chosen first and asked nothing, so that its failures in a row are what they were."""
+    async with (
+        run_stub("trtllm", role="context", model="m") as context,
+        run_stub("trtllm", role="generation", model="m") as generation,
+    ):
+        config = config_of(TrtllmEngine(), context, generation, skip_context_below_tokens=1)
+        async with running(config) as dispatch:
+            (chosen,) = pools(dispatch)[1].workers
+            chosen.circuit.streak = 3
+            ends = {**CHAT, "messages": [{"role": "user", "content": ENDS_IN_CONTEXT}]}
+            assert (await Pair(context, generation, dispatch).ask(ends)).json["choices"]
+            assert (generation.state().requests, chosen.circuit.streak) == (0, 3)
 
 
 async def test_generation_workers_are_measured_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
