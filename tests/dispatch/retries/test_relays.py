@@ -160,9 +160,7 @@ async def test_the_load_of_an_attempt_is_given_back_before_the_next() -> None:
 
 @pytest.mark.parametrize("back", [False, True])
 async def test_a_context_worker_that_died_between_the_legs_is_replaced(back: bool) -> None:
-    """Even if it is back, with nothing of what it held. The one generation worker says 500, and is not to blame: the
-    pair is done anew with it.
-    """
+    """Even if it is back, with nothing of what it held; the generation worker that says 500 is not to blame."""
     async with fleet_of(*SERIAL["trtllm"], generations=1) as workers:
         contexts, generations = pools(workers.dispatch)
         failures = 0
