@@ -3,11 +3,19 @@
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import attrs
 import pytest
 
 from plugins import parse_document
+from plugins.dispatch.breaker import BreakerConfig
+from plugins.dispatch.config import HealthConfig, ModelConfig, RoleConfig
+from plugins.dispatch.handoffs import HandoffConfig
+from plugins.dispatch.retry import RetryConfig
+from plugins.dispatch.transports.tls import TlsConfig
+from plugins.dispatch.worker_config import WorkerConfig
 from plugins.host.cli import cli
 from tests.meta.sources import ROOT
 
@@ -115,6 +123,28 @@ def test_yaml_that_is_shown_is_a_configuration(page: Path) -> None:
     """Its keys are the kernel's own; what plugins make of theirs is for their tests."""
     for number, block in enumerate(blocks_of(page, "yaml")):
         parse_document(block, f"{identify(page)}#{number}").switches()
+
+
+def test_every_key_of_a_pool_is_told() -> None:
+    """Those of engines, policies and discoveries to operators, the others in the commented reference too."""
+    groups = ("kernel.engines", "kernel.policies", "kernel.discovery")
+    classes = [point.load() for group in groups for point in entry_points(group=group)]
+    own = [one for one in classes if one.__module__.startswith("plugins.")]
+    page, reference = (ROOT / "docs" / "operators.md").read_text(), (ROOT / "deploy" / "kernel.yaml").read_text()
+    keys = {key.alias for one in own for key in attrs.fields(one) if key.init}
+    assert {key for key in keys if f"`{key}`" not in page and f"{key}:" not in page} == set()
+    settings = (
+        ModelConfig,
+        RoleConfig,
+        WorkerConfig,
+        HandoffConfig,
+        HealthConfig,
+        RetryConfig,
+        BreakerConfig,
+        TlsConfig,
+    )
+    keys = {key.alias for one in settings for key in attrs.fields(one) if key.init}
+    assert {key for key in keys if f"{key}:" not in reference} == set()
 
 
 def test_the_commented_reference_is_a_configuration() -> None:
