@@ -8,7 +8,7 @@ from attrs import define, field
 
 from kernel import Outcome
 from plugins.slots import WorkerRejection
-from plugins.sse import HELD_LIMIT, boundary, events
+from plugins.sse import HELD_LIMIT, boundary, events, frames
 
 Edit = Callable[[bytes, bytes], bytes | None]
 """Takes the name and the data of an event; gives the data as it has to be, or None to take the event out."""
@@ -56,11 +56,7 @@ class EventEditor:
         return (self._word is not None and self._word in data) or self._concern.search(data) is not None
 
     def _rewrite(self, chunk: bytes) -> bytes:
-        parts, start = [], 0
-        while start < len(chunk):
-            end = _first_boundary(chunk, start)
-            event, start = chunk[start:end], end
-            parts.append(self._rewrite_one(event) if self._concerns(event) else event)
+        parts = [self._rewrite_one(event) if self._concerns(event) else event for event in frames(chunk)]
         return b"".join(parts)
 
     def _rewrite_one(self, event: bytes) -> bytes:
@@ -74,12 +70,3 @@ class EventEditor:
         if changed is None:
             return b""
         return (b"event: " + name + b"\n" if name else b"") + b"data: " + changed + b"\n\n"
-
-
-def _first_boundary(data: bytes, start: int) -> int:
-    """The position behind the first event of `data` from `start` on, with the blank lines that follow it."""
-    ends = [data.find(blank, start) + len(blank) for blank in (b"\n\n", b"\r\r", b"\r\n\r\n") if blank in data[start:]]
-    end = min(ends, default=len(data))
-    while end < len(data) and data[end] in b"\r\n":
-        end += 1
-    return end

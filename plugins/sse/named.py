@@ -57,12 +57,12 @@ class NamedGate(EventGate):
         return closed if read and all(parse(data) is not None for _, data in read) else b""
 
     def _inspect(self, chunk: bytes) -> bytes:
-        out = b""
+        out: list[bytes] = []
         for frame in frames(chunk):
             if not self._take(frame):
                 break
-            out += self._pass(frame)
-        return out
+            out.append(self._pass(frame))
+        return b"".join(out)
 
     def _take(self, frame: bytes) -> bool:
         """Note what the event in `frame` says; False if it is an error that must not go out as it is."""
