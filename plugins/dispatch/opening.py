@@ -35,12 +35,13 @@ class Opening:
             chunk = await response.chunk()
             if not chunk:
                 raise MalformedFault("the stream ended before it said anything")
+            known = len(self._held)
             self._held += chunk
-            if self._says_something(response):
+            if self._says_something(known, response):
                 return bytes(self._held)
 
-    def _says_something(self, response: Response) -> bool:
-        end = boundary(self._held, self._seen)
+    def _says_something(self, known: int, response: Response) -> bool:
+        end = boundary(self._held, known)
         if end:
             whole, self._seen = bytes(self._held[self._seen : end]), end
             for name, data in events(whole):
