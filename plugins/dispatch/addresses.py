@@ -1,6 +1,7 @@
 """Addresses of workers: which are accepted, and when two are the same."""
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9a-fA-
 _PREFIX: Final = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
 
 
+@lru_cache(maxsize=1 << 14)  # every change of a list of workers brings most of them again
 def normal_url(url: str) -> str:
     """The one form of a worker's address: lower case, with its port, without a slash at the end.
 

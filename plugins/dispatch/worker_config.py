@@ -40,8 +40,14 @@ def normal_workers(workers: Workers) -> tuple[WorkerConfig, ...]:
     Raises:
         ValueError: what stands for an address is none.
     """
-    given = (WorkerConfig(worker) if isinstance(worker, str) else worker for worker in workers)
-    return tuple(attrs.evolve(worker, url=normal_url(worker.url)) for worker in given)
+    return tuple(map(_normal, workers))
+
+
+def _normal(worker: str | WorkerConfig) -> WorkerConfig:
+    if isinstance(worker, str):
+        return WorkerConfig(normal_url(worker))
+    url = normal_url(worker.url)
+    return worker if url == worker.url else attrs.evolve(worker, url=url)
 
 
 def check_workers(_instance: object, _attribute: object, value: Workers) -> None:
