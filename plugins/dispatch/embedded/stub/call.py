@@ -38,6 +38,7 @@ class Call:
     received: Received
     exit: Callable[[], None]
     refusing: Callable[[], bool]
+    hang: Callable[[], Awaitable[None]]
     fault: FaultRule | None = None
     slow: float = 0.0
     body: dict[str, object] = field(factory=dict)
@@ -71,6 +72,10 @@ class Call:
         if self.has_fault("cut_mid_event") or self.has_fault("exit"):
             await response.write(body[: len(body) // 2])
             self._die()
+        if self.has_fault("stall"):
+            await response.write(body[: len(body) // 2])
+            await self.hang()
+            body = body[len(body) // 2 :]
         await response.write(body)
         await response.write_eof()
 
@@ -89,12 +94,14 @@ class Call:
                 if self._breaks_at(sent):
                     await self._break_stream(response, event, stream)
                     return
+                await self._stall_at(sent)
                 await response.write(event)
                 sent += 1
         # A break that was to come after more events than there were comes at the end marker.
         if self.fault is not None and self.fault.kind in {"cut_mid_event", "exit", "error_event"}:
             await self._break_stream(response, stream.end(), stream)
             return
+        await self._stall_at(sent, last=True)
         if not self.has_fault("end_without_done"):
             await response.write(stream.end())
         await response.write_eof()
@@ -150,6 +157,11 @@ class Call:
     def _breaks_at(self, sent: int) -> bool:
         fault = self.fault
         return fault is not None and fault.kind in {"cut_mid_event", "exit", "error_event"} and sent >= fault.after
+
+    async def _stall_at(self, sent: int, *, last: bool = False) -> None:
+        fault = self.fault
+        if fault is not None and fault.kind == "stall" and (sent <= fault.after if last else sent == fault.after):
+            await self.hang()
 
     async def _break_stream(self, response: web.StreamResponse, event: bytes, stream: Stream) -> None:
         failure = stream.failure() if self.has_fault("error_event") else None

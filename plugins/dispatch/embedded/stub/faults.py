@@ -16,6 +16,7 @@ KINDS: Final = (
     "die_after_headers",
     "cut_mid_event",
     "end_without_done",
+    "stall",
     "slow",
     "status",
     "garbage",
@@ -44,7 +45,8 @@ class FaultRule:
     """One fault to commit.
 
     `times` is how many requests it hits (-1: all). Without a `path` it hits requests for work only, never a
-    probe such as `/health`. `after` is the number of stream events before a break in mid-stream, `seconds`
+    probe such as `/health`. `after` is the number of stream events before a break in mid-stream, or before a
+    `stall`, which lasts until the rules are cleared and comes after half of an answer that is whole. `seconds` is
     the pause before each token (`slow`) or the time without a listener (`refuse`; 0: until cleared).
     `status`, `body` and `headers` are the answer of `status`; a text as body is sent as it is.
     """
