@@ -1,0 +1,24 @@
+"""What workers answer where nothing goes wrong."""
+
+from typing import Final
+
+import aiohttp
+import orjson
+
+from plugins.dispatch.embedded.stub import run_stub
+from tests.matrix.client import Asked, body_of, text_of
+from tests.matrix.setups import APIS, MODEL
+
+_known: Final[dict[tuple[str, str], str]] = {}
+
+
+async def expected_text(engine: str, asked: Asked) -> str:
+    """The text that a worker gives which serves whole requests; it is the same streamed or not."""
+    api = asked[0]
+    if (engine, api) not in _known:
+        async with run_stub(engine, model=MODEL) as stub, aiohttp.ClientSession() as session:
+            headers = {"content-type": "application/json"}
+            async with session.post(stub.url + APIS[api], data=body_of((api, False)), headers=headers) as response:
+                assert response.status == 200
+                _known[engine, api] = text_of([orjson.loads(await response.read())])
+    return _known[engine, api]
