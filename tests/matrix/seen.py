@@ -1,6 +1,7 @@
 """What was seen of one cell, in the words of the table, and what must hold of every cell."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from re import escape, fullmatch
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ async def look(world: World, answer: Answer | None, expected: str, lines: list[A
     states = {role: [stub.state() for stub in stubs] for role, stubs in world.stubs.items()}
     told = [role for role, those in states.items() if any(state.probes.get("/abort_request") for state in those)]
     held = [role for role, those in states.items() if any(state.held_blocks for state in those)]
-    complaints = [*_uncounted(changes, shown, world), *_unclean(world, told), *_alarms(lines)]
+    complaints = [*_uncounted(changes, shown, world), *_unclean(world), *_alarms(lines), *await _open(world, told)]
     await world.close()
     complaints += await _left_open(world)
     return Seen(
@@ -132,16 +133,31 @@ def _counted_as(shown: str) -> tuple[int, str | None]:
     return int(shown[:3]), "rejected" if own else "worker"
 
 
-def _unclean(world: World, told: list[str]) -> Iterator[str]:
-    """What is left at the stubs, and what they had to complain of."""
+def _unclean(world: World) -> Iterator[str]:
+    """What stubs have to complain of, and what was lost for them."""
     for role, stubs in world.stubs.items():
         for stub in stubs:
             state = stub.state()
             if state.violations or state.leaked_blocks:
                 yield f"{role}: {state.violation_notes}, {state.leaked_blocks} blocks leaked"
-            kept = 1 if state.finished or role in told else 0
-            if state.connections_open > kept:
-                yield f"{role}: {state.connections_open} connections are open"
+
+
+async def _open(world: World, told: list[str]) -> list[str]:
+    """The workers to which more connections are open than are kept because their last answer was read to its end."""
+    excess: list[str] = []
+
+    def find() -> bool:
+        excess.clear()
+        for role, stubs in world.stubs.items():
+            for state in (stub.state() for stub in stubs):
+                asides = role in told or "/server_info" in state.probes
+                if state.connections_open > state.finished + asides:
+                    excess.append(f"{role}: {state.connections_open} connections are open")
+        return not excess
+
+    with suppress(TimeoutError):
+        await until(find)
+    return excess
 
 
 def _alarms(lines: list[Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ PAIR: Final = "pair"
 
 APIS: Final = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
-TRANSPORTS: Final = ("aiohttp",)
+TRANSPORTS: Final = ("lean", "aiohttp")
 
 WORDS: Final = " ".join(f"word{number}" for number in range(70))
 """A prompt of three KV blocks."""
@@ -72,8 +72,7 @@ class Limits:
 
 def configuration(setup: Setup, transport: str, limits: Limits, stubs: Mapping[str, Sequence[Stub]]) -> str:
     """The kernel's configuration; JSON, which YAML takes as it is."""
-    del transport
-    pool: dict[str, Any] = {"model": MODEL, "engine": dict(setup.engine)}
+    pool: dict[str, Any] = {"model": MODEL, "engine": dict(setup.engine), "transport": transport}
     if setup.family == SINGLE:
         pool["workers"] = [stub.url for stub in stubs["both"]]
     else:

@@ -21,7 +21,7 @@ from plugins.metrics import exposition
 from tests.matrix.client import Asked, Client
 from tests.matrix.setups import MODEL, Limits, Setup, configuration
 
-SETTLE_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.002
 
 Metrics = dict[str, float]
