@@ -15,6 +15,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from plugins.metrics.vitals import Vitals
 from plugins.tallies import COUNTER, GAUGE, HISTOGRAM, MULTIPROCESS
 
 M = TypeVar("M", Counter, Gauge, Histogram)
@@ -22,6 +23,7 @@ Mode: TypeAlias = Literal["livesum", "livemin", "livemax"]
 
 REGISTRY: Final = CollectorRegistry(auto_describe=False)
 if MULTIPROCESS not in os.environ:
+    REGISTRY.register(Vitals())
     ProcessCollector(registry=REGISTRY)
     PlatformCollector(registry=REGISTRY)
 

@@ -2,11 +2,13 @@
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.matrix.setups import ADMIN_KEY
+from tests.matrix.table import CELLS, LEGEND, Cell, lines, write_markdown
 
 
 @pytest.fixture
@@ -27,3 +29,26 @@ def _collector() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.set_threshold(*thresholds)
+
+
+@pytest.fixture
+def cells(request: pytest.FixtureRequest) -> list[Cell]:
+    """The cells that were run."""
+    return request.config.stash.setdefault(CELLS, [])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Known where this folder is named on the command line."""
+    parser.addoption("--matrix-table", type=Path, metavar="FILE", help="write what was seen of every cell as Markdown")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table, and write it if somebody asked for that."""
+    found: list[Cell] = config.stash.get(CELLS, [])
+    path = config.getoption("matrix_table", None)
+    if path is not None:
+        write_markdown(path, found)
+    if found:
+        terminalreporter.section(f"fault matrix, {len(found)} cells")
+        for line in (*LEGEND, "", *lines(found)):
+            terminalreporter.write_line(line)

@@ -46,4 +46,4 @@ def _read(family: str) -> Iterator[Row]:
         if line.startswith("|") and not line.startswith(("| point", "| ---")):
             point, engines, kind, *values = (cell.strip() for cell in line.strip("|").split("|"))
             named = tuple(name.strip() for name in engines.split(",") if name.strip())
-            yield Row(point, named, frozenset(kind.split()), Seen(*values))
+            yield Row(point, named, frozenset(kind.split()), Seen.of(values))

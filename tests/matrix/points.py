@@ -118,7 +118,7 @@ async def _stale(role: str, world: World) -> Answer | None:
 async def _strike(role: str, kind: str, world: World) -> Any:
     """Send a request and return when it is stuck where it should be."""
     stub = world.stub(role)
-    stub.add_fault(kind, **({"after": EVENTS} if kind == "stall" else {}))
+    stub.add_fault(kind, after=EVENTS)
     client = await world.ask()
     if kind == "stall" and world.asked[1]:
         await client.read_until(b"data: ", EVENTS)
@@ -133,7 +133,7 @@ async def _leave(role: str, kind: str, world: World) -> None:
     await until(lambda: not world.server.server_state.tasks)
 
 
-async def _shut_down(role: str, kind: str, in_time: bool, world: World) -> Answer | None:  # noqa: FBT001
+async def _shut_down(role: str, kind: str, in_time: bool, world: World) -> Answer | None:
     client = await _strike(role, kind, world)
     await world.terminate()
     if in_time:

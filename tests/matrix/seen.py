@@ -1,12 +1,14 @@
 """What was seen of one cell, in the words of the table, and what must hold of every cell."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from re import escape, fullmatch
 from typing import Any, Final
 
 from attrs import asdict, field, frozen
 
+from plugins.dispatch.worker import Worker
 from tests.host.wire import Answer
 from tests.matrix.client import show
 from tests.matrix.setups import MODEL
@@ -37,6 +39,12 @@ class Seen:
     workers: str
     held: str
     complaints: tuple[str, ...] = field(default=(), eq=False)
+
+    @classmethod
+    def of(cls, values: Sequence[str]) -> "Seen":
+        """From the columns of the table, which are in the order of the fields."""
+        answer, context, generation, sent, told, workers, held = values
+        return cls(answer, context, generation, sent, told, workers, held)
 
     def differences(self, expected: "Seen") -> list[str]:
         """What is not as expected; `*` stands for what depends on which of two workers was faster."""
@@ -92,10 +100,14 @@ async def _workers(world: World) -> str:
         pool = world.pool(role)
         for worker, stub in zip(pool.workers, stubs, strict=True):
             if worker.faults and stub._listener.listens:
-                await until(lambda worker=worker: worker.up)
+                await until(partial(_is_up, worker))
             if worker.faults or not worker.up:
                 found.append(f"{NAMES.get(role, role)} {'back' if worker.up else 'down'}")
     return ", ".join(found) or "up"
+
+
+def _is_up(worker: Worker) -> bool:
+    return worker.up is True
 
 
 def _uncounted(changes: Metrics, shown: str, world: World) -> Iterator[str]:
@@ -113,7 +125,9 @@ def _uncounted(changes: Metrics, shown: str, world: World) -> Iterator[str]:
     expected = {f'kernel_requests_total{{{labels},model="{MODEL}",status="{status}"}}': 1.0}
     if error:
         expected[f'kernel_errors_total{{{labels},error="{error}",model="{MODEL}"}}'] = 1.0
-    counted = {name: n for name, n in changes.items() if name.startswith(("kernel_requests_total", "kernel_errors_total"))}
+    counted = {
+        name: n for name, n in changes.items() if name.startswith(("kernel_requests_total", "kernel_errors_total"))
+    }
     if counted != expected:
         yield f"counted as {counted}, not {expected}"
     if changes.get("total_requests_total") != 1 or changes.get("internal_errors_total"):

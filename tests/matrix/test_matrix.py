@@ -9,13 +9,14 @@ from tests.matrix.expectations import expectation
 from tests.matrix.points import Point, points
 from tests.matrix.seen import look
 from tests.matrix.setups import APIS, SETUPS, TRANSPORTS, Setup
+from tests.matrix.table import Cell
 from tests.matrix.texts import expected_text
 from tests.matrix.world import world
 
 pytestmark = pytest.mark.anyio
 
 
-def cells() -> list[Any]:
+def every_cell() -> list[Any]:
     """Every engine, transport, API, kind of answer and fault point."""
     return [
         pytest.param(setup, transport, (api, stream), point, id=_name(setup, transport, api, stream, point))
@@ -32,8 +33,8 @@ def _name(setup: Setup, transport: str, api: str, stream: bool, point: Point) ->
     return "-".join((setup.name, transport, api, "stream" if stream else "whole", point.name))
 
 
-@pytest.mark.parametrize(("setup", "transport", "asked", "point"), cells())
-async def test_cell(setup: Setup, transport: str, asked: tuple[str, bool], point: Point) -> None:
+@pytest.mark.parametrize(("setup", "transport", "asked", "point"), every_cell())
+async def test_cell(setup: Setup, transport: str, asked: tuple[str, bool], point: Point, cells: list[Cell]) -> None:
     """What the table says of the cell is what is seen, and nothing is left of the request."""
     text = await expected_text(setup.stub, asked)
     with capture_logs() as lines:
@@ -42,5 +43,6 @@ async def test_cell(setup: Setup, transport: str, asked: tuple[str, bool], point
             seen = await look(made, answer, text, lines)
     expected = expectation(setup, point.name, asked)
     assert expected is not None, f"the table {setup.family}.md has no row for this cell"
-    problems = [*seen.differences(expected), *seen.complaints]
+    problems = (*seen.differences(expected), *seen.complaints)
+    cells.append(Cell(setup.name, transport, asked, point.name, seen, problems))
     assert not problems, "\n".join(problems)

@@ -136,7 +136,9 @@ async def world(
 ) -> AsyncIterator[World]:
     """Run `each` workers of every role, and a kernel; with `signals` it takes those of this process."""
     async with AsyncExitStack() as stack:
-        stubs = {role: [await stack.enter_async_context(_stub(setup, role)) for _ in range(each)] for role in setup.roles}
+        stubs = {
+            role: [await stack.enter_async_context(_stub(setup, role)) for _ in range(each)] for role in setup.roles
+        }
         text = configuration(setup, transport, limits, stubs)
         runtime = Runtime(STANDARD, lambda: parse_document(text, "matrix"))
         listener, stopping = bind("127.0.0.1", 0), asyncio.Event()
