@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from time import monotonic
 
 from attrs import define, field
@@ -30,7 +31,7 @@ class Attempts:
     """One worker at a time. `latest` is the last one chosen.
 
     `failed` are those that are not chosen again, and `transient` those of them whose connection broke: where there
-    is no other, one of these may have another try.
+    is no other, one of these may have another try. `sent` are the handoffs with which requests went out.
     """
 
     job: Job
@@ -43,6 +44,7 @@ class Attempts:
     began: float = field(init=False, default=0.0)
     failed: list[Worker] = field(init=False, factory=list)
     transient: list[Worker] = field(init=False, factory=list)
+    sent: list[Handoff] = field(init=False, factory=list)
     _partner: tuple[Worker, int] | None = field(init=False, default=None)
     _prepared: bool = field(init=False, default=False)
     _fresh: bool = field(init=False, default=False)
@@ -179,7 +181,8 @@ class Attempts:
             raise StaleHandoff("the handoff was held for too long")
         body = job.service.engine.body(self.role, job.request, handoff)
         headers = {**job.headers, **self.pool.headers, **body.headers}
-        call = Call("POST", worker.url + job.request.endpoint.path, headers, body.content, limits)
+        on_sent = None if handoff is None else partial(self.sent.append, handoff)
+        call = Call("POST", worker.url + job.request.endpoint.path, headers, body.content, limits, on_sent)
         job.served.attempts += 1
         self.began = monotonic()
         if job.timing is not None and job.timing.dispatched is None:

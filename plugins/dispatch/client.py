@@ -9,7 +9,7 @@ WorkerRejection
     └── MalformedFault  something came that cannot be used
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Protocol
 
 from attrs import frozen
@@ -76,13 +76,14 @@ class Limits:
 
 @frozen(eq=False)
 class Call:
-    """One HTTP request; header names are in lower case."""
+    """One HTTP request; header names are in lower case. `on_sent` hears that it is on its way to the worker."""
 
     method: str
     url: str
     headers: Mapping[str, str]
     body: bytes
     limits: Limits
+    on_sent: Callable[[], None] | None = None
 
 
 class Response(Protocol):

@@ -52,14 +52,17 @@ class Opening:
 
 
 async def first_bytes(response: Response) -> bytes:
-    """The first bytes of a stream, unless they are an error that should have been a status.
+    """The first bytes of a stream with an event in them, unless it is an error that should have been a status.
 
     Raises:
         WorkerRejection: the worker told of an error.
         Fault: the stream broke, or ended.
     """
     first = await response.chunk()
-    if not first:
-        raise MalformedFault("the stream ended before its first byte")
+    while not boundary(first) and len(first) < _BYTES:
+        more = await response.chunk()
+        if not more:
+            raise MalformedFault("the stream ended before its first event")
+        first += more
     check_first(response, first)
     return first

@@ -20,6 +20,7 @@ from plugins.dispatch.headers import headers_for_client, is_plain
 from plugins.dispatch.job import Job
 from plugins.dispatch.leg import Leg
 from plugins.dispatch.named_events import replay_message, replay_response
+from plugins.dispatch.owed import owe
 from plugins.dispatch.pair import run_pair
 from plugins.dispatch.replay import Replayed, replay
 from plugins.dispatch.scrubbing import ERROR, scrub
@@ -106,6 +107,8 @@ async def _relay(job: Job, last: Leg) -> Reply:
         last.attempts.follow(leg.attempts.latest)
         if job.service.frees is not None:
             reading = evolve(reading, origin=leg.attempts.latest)
+        else:
+            owe(job, last.attempts, reading)
         with suppress(SpentHandoff), freed_unless_taken(job, reading):
             return await _answer(job, last, reading)
 

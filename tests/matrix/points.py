@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from plugins.dispatch.embedded.stub.faults import FOREVER
 from tests.host.wire import Answer
 from tests.matrix.deaf import deaf
 from tests.matrix.setups import Limits, Setup
@@ -49,14 +50,15 @@ def points(setup: Setup) -> Iterator[Point]:
 def _answers(name: str, role: str) -> Iterator[Point]:
     """What a worker can do to a request before it has said anything."""
 
-    def point(what: str, kind: str, limits: Limits | None = None, **fields: Any) -> Point:
-        return Point(f"{name} {what}", partial(_suffer, role, kind, fields), limits or Limits())
+    def point(what: str, kind: str, limits: Limits | None = None, times: int = FOREVER, **fields: Any) -> Point:
+        return Point(f"{name} {what}", partial(_suffer, role, kind, {"times": times, **fields}), limits or Limits())
 
     yield point("refused", "refuse")
     for status in (400, 429, 500, 503):
         yield point(str(status), "status", status=status)
     yield point("hangs", "hang", HASTY)
     yield point("dies before headers", "die_before_headers")
+    yield point("dies once", "die_before_headers", times=1)
     yield point("dies after headers", "die_after_headers")
     yield point("cut at once", "cut_mid_event", after=0)
     yield point("garbage", "garbage")

@@ -13,7 +13,7 @@ from kernel import Runtime, build_app
 from plugins import STANDARD, parse_document
 from plugins.dispatch.embedded.stub import Stub, run_stub
 from plugins.dispatch.plugin import Dispatch
-from plugins.dispatch.pool import Pool
+from plugins.dispatch.worker import Worker
 from plugins.host.listener import bind
 from plugins.host.routes import build_routes
 from plugins.host.server import Hooks, KernelServer, build_config
@@ -39,7 +39,7 @@ class World:
     stubs: dict[str, list[Stub]]
     server: KernelServer
     port: int
-    pools: list[Pool]
+    workers: dict[str, list[Worker]]
     stopping: asyncio.Event
     close: Callable[[], Awaitable[None]]
     before: Metrics = field(init=False)
@@ -64,10 +64,6 @@ class World:
     def endpoint(self) -> str:
         """The name of the endpoint that is asked, as metrics have it."""
         return {"chat": "chat_completions"}.get(self.asked[0], self.asked[0])
-
-    def pool(self, role: str) -> Pool:
-        """The kernel's pool of the stubs of a role."""
-        return self.pools[-1 if role != "context" else 0]
 
     @property
     def everyone(self) -> list[Stub]:
@@ -145,14 +141,12 @@ async def world(
         config = build_config(build_app(runtime, build_routes(STANDARD.endpoints)), 5.0)
         server = KernelServer(config, runtime, limits.grace, Hooks(stop=stopping.set))
         close = await (_serve if signals else _start)(server, listener)
-        made = World(setup, asked, stubs, server, listener.getsockname()[1], _pools(runtime), stopping, close)
+        stack.push_async_callback(close)
+        made = World(setup, asked, stubs, server, listener.getsockname()[1], _workers(runtime, setup), stopping, close)
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _loop, context: made.worried.append(f"event loop: {context['message']}"))
-        try:
-            yield made
-        finally:
-            await close()
-            loop.set_exception_handler(None)
+        stack.callback(loop.set_exception_handler, None)
+        yield made
 
 
 async def _start(server: KernelServer, listener: socket.socket) -> Callable[[], Awaitable[None]]:
@@ -180,10 +174,12 @@ async def _serve(server: KernelServer, listener: socket.socket) -> Callable[[], 
     return close
 
 
-def _pools(runtime: Runtime) -> list[Pool]:
+def _workers(runtime: Runtime, setup: Setup) -> dict[str, list[Worker]]:
+    """What the kernel knows of the stubs of each role."""
     dispatch = runtime.serving.plugins["dispatch"]
     assert isinstance(dispatch, Dispatch)
-    return list(dispatch._state.pools)
+    pools = [pool for pool, _ in dispatch._state.uses]
+    return {role: list(pool.workers) for role, pool in zip(setup.roles, pools, strict=True)}
 
 
 def _stub(setup: Setup, role: str) -> AbstractAsyncContextManager[Stub]:

@@ -75,8 +75,10 @@ class _Connector(aiohttp.TCPConnector):
         traces: list[Trace],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # aiohttp names it
     ) -> ResponseHandler:
+        connected = _connected.get()
+        connected.append(False)
         connection = await super()._create_connection(req, traces, timeout)
-        _connected.get().append(True)
+        connected.append(True)
         return connection
 
 
@@ -114,6 +116,9 @@ class AiohttpClient:
             if reused and monotonic() - began < STALE_SECONDS:
                 fault = StaleFault(fault.detail)
             raise fault from error
+        finally:
+            if call.on_sent is not None and connected[-1:] != [False]:  # else it was still being connected to
+                call.on_sent()
 
     async def close(self) -> None:
         """See `Client`."""

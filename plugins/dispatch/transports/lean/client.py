@@ -43,6 +43,8 @@ class LeanClient:
             connection = await pool.connect(call.limits, until)
             now = self._loop.time()
         response = connection.begin(call, head, now, until, last=fresh)
+        if call.on_sent is not None:
+            call.on_sent()
         await response.head()
         return response
 

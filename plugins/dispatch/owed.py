@@ -1,0 +1,58 @@
+"""Handoffs that were made and not sent to anybody: what a context worker holds for them is fetched all the same.
+
+It would else hold the KV cache until its time is over, for a client that has left between the two legs.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from attrs import evolve
+from structlog.stdlib import get_logger
+
+from plugins.dispatch.attempts import Attempts
+from plugins.dispatch.engine import Handoff, Notice, Request
+from plugins.dispatch.job import Job
+from plugins.dispatch.worker import Role
+from plugins.slots import Payload
+
+_LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "chat_completions": ("max_tokens", "max_completion_tokens"),
+    "responses": ("max_output_tokens",),
+}
+_LEAST: Final = 2
+"""Tokens: the context worker has made the first one, and the second one needs the KV cache."""
+
+_DROPPED: Final = ("stream_options", "min_tokens", "min_completion_tokens", "best_of")
+
+log = get_logger()
+
+
+def owe(job: Job, attempts: Attempts, handoff: Handoff) -> None:
+    """See to it that a handoff is used when the request is over: by its generation leg, or else for nothing."""
+    if handoff.complete and not handoff.reusable:
+        job.exchange.resources.push(partial(_settle, job, attempts, handoff))
+
+
+def _settle(job: Job, attempts: Attempts, handoff: Handoff) -> None:
+    """Have a generation worker fetch what nobody came for; a worker that had the request does so by itself."""
+    if handoff in attempts.sent or job.service.handoffs.is_stale(handoff):
+        return
+    pool, facts = attempts.pool, attempts.facts
+    reservation = pool.reserve(facts, attempts.failed)
+    if reservation is None:
+        log.info("handoff.lost", model=job.service.model, request_id=job.exchange.id)
+        return
+    body = job.service.engine.body(Role.GENERATION, _least(job.request), handoff)
+    notice = Notice(job.request.endpoint.path, body.content, {**job.headers, **body.headers})
+    log.info("handoff.released", model=job.service.model, request_id=job.exchange.id, worker=reservation.worker.url)
+    job.service.errands.release(pool, reservation, notice)
+
+
+def _least(request: Request) -> Request:
+    """The same request for as little of an answer as can be."""
+    data: dict[str, Any] = {name: value for name, value in request.payload.data.items() if name not in _DROPPED}
+    names = _LIMITS.get(request.endpoint.name, ("max_tokens",))
+    data |= {name: _LEAST for name in names if name in data} or {names[0]: _LEAST}
+    data |= {"stream": False, **({"n": 1} if "n" in data else {})}
+    return evolve(request, payload=Payload(request.payload.raw, data, edited=True), stream=False)
