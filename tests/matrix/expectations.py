@@ -9,7 +9,6 @@ from attrs import frozen
 
 from tests.matrix.client import Asked
 from tests.matrix.seen import Seen
-from tests.matrix.setups import Setup
 
 FOLDER: Final = Path(__file__).parent / "expected"
 
@@ -29,20 +28,20 @@ class Row:
         return self.point == point and (not self.engines or engine in self.engines) and self.kinds <= kinds
 
 
-def expectation(setup: Setup, point: str, asked: Asked) -> Seen | None:
-    """What is to be seen of a cell: the first row that fits; None if there is none."""
-    rows = (row for row in _rows(setup.family) if row.fits(point, setup.name, asked))
-    return next((row.seen for row in rows), None)
+def expectation(table: str, point: str, engine: str, asked: Asked) -> Seen:
+    """What is to be seen of a cell: the first row of a table that fits."""
+    rows = (row for row in _rows(table) if row.fits(point, engine, asked))
+    return next(row.seen for row in rows)
 
 
 @cache
-def _rows(family: str) -> tuple[Row, ...]:
-    """The rows of the table of a family of engines."""
-    return tuple(_read(family))
+def _rows(table: str) -> tuple[Row, ...]:
+    """The rows of a table."""
+    return tuple(_read(table))
 
 
-def _read(family: str) -> Iterator[Row]:
-    for line in (FOLDER / f"{family}.md").read_text().splitlines():
+def _read(table: str) -> Iterator[Row]:
+    for line in (FOLDER / f"{table}.md").read_text().splitlines():
         if line.startswith("|") and not line.startswith(("| point", "| ---")):
             point, engines, kind, *values = (cell.strip() for cell in line.strip("|").split("|"))
             named = tuple(name.strip() for name in engines.split(",") if name.strip())

@@ -18,6 +18,8 @@ Act = Callable[[World], Awaitable[Answer | None]]
 HASTY: Final = Limits(read=0.2, total=0.2)
 IMPATIENT: Final = Limits(grace=0.0)
 
+_ONCE: Final = ("stale", "dies once")
+
 EVENTS: Final = 3
 """How much of a stream comes before it breaks in the middle: a chat's role and a token or two."""
 
@@ -45,6 +47,13 @@ def points(setup: Setup) -> Iterator[Point]:
     yield from _streams(last, roles[last])
     if setup.family == "relay":
         yield from _between()
+
+
+def replaceable(setup: Setup) -> Iterator[Point]:
+    """The fault points at which another worker may be able to help."""
+    roles = {"worker": "both"} if len(setup.roles) == 1 else {role: role for role in setup.roles}
+    for name, role in roles.items():
+        yield from (point for point in _answers(name, role) if not point.name.endswith((*_ONCE, "no handoff")))
 
 
 def _answers(name: str, role: str) -> Iterator[Point]:
