@@ -69,7 +69,7 @@ def kept(*kinds: str) -> list[str]:
     return [kind for kind in KINDS if kind not in (*STREAMED, "no_handoff", *kinds)]
 
 
-@pytest.mark.parametrize("kind", kept("hang", "slow", "refuse"))
+@pytest.mark.parametrize("kind", kept("hang", "stall", "slow", "refuse"))
 async def test_a_leg_fails_as_told(leg: Leg, kind: str) -> None:
     """The fault comes on that leg's worker alone, is counted there, and is nobody's misuse."""
     leg.stub.add_fault(kind, status=503)
@@ -107,7 +107,7 @@ async def test_a_leg_is_refused(leg: Leg) -> None:
     assert (await leg.ask())[0] == 200
 
 
-@pytest.mark.parametrize("kind", ["hang", "slow"])
+@pytest.mark.parametrize("kind", ["hang", "stall", "slow"])
 async def test_a_leg_hangs(leg: Leg, kind: str) -> None:
     """A leg that hangs or is slow is answered in the end as if nothing had been."""
     leg.stub.add_fault(kind, seconds=0.01)

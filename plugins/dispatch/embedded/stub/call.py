@@ -32,13 +32,14 @@ class Call:
     """A request with its record, its fault, and what has been sent so far.
 
     It is `settled` when nothing is held for it elsewhere any more, and `stopped` when somebody asked for that.
+    `cleared` is set when the faults that there were at its start are cleared.
     """
 
     request: web.BaseRequest
     received: Received
     exit: Callable[[], None]
     refusing: Callable[[], bool]
-    hang: Callable[[], Awaitable[None]]
+    cleared: asyncio.Event
     fault: FaultRule | None = None
     slow: float = 0.0
     body: dict[str, object] = field(factory=dict)
@@ -74,7 +75,7 @@ class Call:
             self._die()
         if self.has_fault("stall"):
             await response.write(body[: len(body) // 2])
-            await self.hang()
+            await self.cleared.wait()
             body = body[len(body) // 2 :]
         await response.write(body)
         await response.write_eof()
@@ -161,7 +162,7 @@ class Call:
     async def _stall_at(self, sent: int, *, last: bool = False) -> None:
         fault = self.fault
         if fault is not None and fault.kind == "stall" and (sent <= fault.after if last else sent == fault.after):
-            await self.hang()
+            await self.cleared.wait()
 
     async def _break_stream(self, response: web.StreamResponse, event: bytes, stream: Stream) -> None:
         failure = stream.failure() if self.has_fault("error_event") else None

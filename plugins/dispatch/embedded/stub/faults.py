@@ -131,9 +131,10 @@ class FaultBook:
         cleared, self._cleared = self._cleared, asyncio.Event()
         cleared.set()
 
-    async def hang(self) -> None:
-        """Wait until the rules are cleared."""
-        await self._cleared.wait()
+    @property
+    def cleared(self) -> asyncio.Event:
+        """Set when the rules are cleared the next time."""
+        return self._cleared
 
     def _use(self, traits: Traits, *, slow: bool) -> FaultRule | None:
         for position, rule in enumerate(self._rules):

@@ -32,7 +32,7 @@ class Service:
         """Count a request, answer it, and count how that ended."""
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers]
         received = Received(request.method, request.path_qs, headers, wire_format(request.headers))
-        call = Call(request, received, self.exit, self.refusing, self.book.hang)
+        call = Call(request, received, self.exit, self.refusing, self.book.cleared)
         self.calls.add(call)
         self.ledger.begin(received)
         outcome = ABORTED
@@ -91,7 +91,7 @@ class Service:
         fault = call.fault
         match fault and fault.kind:
             case "hang":
-                await self.book.hang()
+                await call.cleared.wait()
             case "die_before_headers":
                 call.break_connection(reset=True)
             case "refuse" if fault is not None:

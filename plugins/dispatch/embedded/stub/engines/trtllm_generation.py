@@ -80,8 +80,8 @@ class GenerationPhase:
             status, answer = await self._ask(RECEIVE_PATH, params, wanted)
             self._judge(status, answer, params)
             return evolve(job, cached_tokens=answer["cached"])
-        call.settled = True
         status, answer = await self._ask(FETCH_PATH, params, self._fetch_body(job, params))
+        call.settled = True
         self._judge(status, answer, params)
         return _continue(job, params)
 

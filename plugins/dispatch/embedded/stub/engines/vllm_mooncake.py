@@ -41,9 +41,9 @@ class MooncakeConnector(Connector):
         missing = [name for name in _NEEDED if not isinstance(params.get(name), str) or not params[name]]
         if missing:
             raise self.die(f"without {', '.join(missing)}")
-        call.settled = True
         await self._find(params)
         verdict = (await self._ask(TRANSFER_PATH, params, job))["verdict"]
+        call.settled = True
         everything = frozenset(range(job.sequences))
         if verdict in VIOLATIONS:
             self.engine.ledger.violate(VIOLATIONS[verdict], f"transfer_id {params['transfer_id']}")

@@ -56,8 +56,8 @@ class NixlConnector(Connector):
         wrong = problem(params, push=self.push)
         if wrong is not None:
             raise self.die(wrong)
-        call.settled = True
         verdict = (await self._ask(PULL_PATH, params, job))["verdict"]
+        call.settled = True  # not before: a client that leaves meanwhile ends the pull, wherever it is
         everything = frozenset(range(job.sequences))
         if verdict in VIOLATIONS:
             self.engine.ledger.violate(VIOLATIONS[verdict], f"remote_request_id {params['remote_request_id']}")
