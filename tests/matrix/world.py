@@ -140,7 +140,7 @@ async def world(
         listener, stopping = bind("127.0.0.1", 0), asyncio.Event()
         config = build_config(build_app(runtime, build_routes(STANDARD.endpoints)), 5.0)
         server = KernelServer(config, runtime, limits.grace, Hooks(stop=stopping.set))
-        close = await (_serve if signals else _start)(server, listener)
+        close = await (_serve if signals else start)(server, listener)
         stack.push_async_callback(close)
         made = World(setup, asked, stubs, server, listener.getsockname()[1], _workers(runtime, setup), stopping, close)
         loop = asyncio.get_running_loop()
@@ -149,7 +149,7 @@ async def world(
         yield made
 
 
-async def _start(server: KernelServer, listener: socket.socket) -> Callable[[], Awaitable[None]]:
+async def start(server: KernelServer, listener: socket.socket) -> Callable[[], Awaitable[None]]:
     """Start a server without its loop, whose ticks only look for signals; gives what stops it, once."""
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup([listener])

@@ -37,7 +37,7 @@ class Visit:
 
 @define(eq=False)
 class Crowd:
-    """Makes visits, one after the other on each of `count` connections, until there were `visits`.
+    """Makes visits, one after the other on each connection, until there were `visits`, or it is `late`.
 
     `answered` counts the statuses that clients saw who stayed, `left` those who did not, by when they left.
     """
@@ -46,6 +46,7 @@ class Crowd:
     visits: int
     chance: random.Random
     before: Callable[[Visit], None]
+    late: float = float("inf")
     answered: Counter[int] = field(factory=Counter)
     left: Counter[str] = field(factory=Counter)
     resets: int = 0
@@ -60,7 +61,7 @@ class Crowd:
         """Be one client after the other; a connection lasts until one of them hangs up or the server does."""
         loop = asyncio.get_running_loop()
         client: Client | None = None
-        while self.done < self.visits and not self.broken:
+        while self.done < self.visits and loop.time() < self.late and not self.broken:
             self.done += 1
             visit = self._plan()
             self.before(visit)

@@ -97,8 +97,11 @@ class Fleet:
         for stub in self.everyone:
             stub.clear_faults()
 
-    def problems(self) -> list[str]:
-        """What is left at the workers, or should not have come to them."""
+    def problems(self, given_up: int) -> list[str]:
+        """What is left at the workers, or should not have come to them.
+
+        Of `given_up` context legs each one may have been done in the moment in which it was told to stop.
+        """
         found = []
         for stub in self.everyone:
             state, name = stub.state(), f"{stub.settings.engine} {stub.settings.role}"
@@ -110,8 +113,9 @@ class Fleet:
         lost = {stub.settings.model: 0 for stub in self.everyone}
         for stub in self.everyone:
             lost[stub.settings.model] += stub.state().handoffs.expired
-        if sum(lost.values()) > self.stranded:
-            found.append(f"handoffs that nobody fetched, though {self.stranded} at the most had nobody: {lost}")
+        if sum(lost.values()) > self.stranded + given_up:
+            excuse = f"{self.stranded} faults and {given_up} context legs that were given up"
+            found.append(f"handoffs that nobody fetched, more than {excuse} explain: {lost}")
         return found
 
 

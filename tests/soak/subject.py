@@ -101,5 +101,3 @@ async def run_subject(fleet: Fleet, folder: Path) -> AsyncIterator[Subject]:
         kernel = Kernel(process, config)
         instance = await asyncio.to_thread(kernel.instance)
         yield Subject(kernel, int(instance.state.listen.rpartition(":")[2]))
-
-
