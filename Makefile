@@ -17,7 +17,7 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint fmt types snapshots live live-sglang bench demo
+.PHONY: help run test lint fmt types snapshots live live-sglang soak bench demo
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ live: $(VENV)/.installed-dev ## Test against real engines (ARGS: options of pyte
 
 live-sglang: $(VENV)/.installed-dev ## Test against a real SGLang pair, 11 GB on disk (ARGS: options of pytest)
 	$(BIN)/python -m pytest -m live_sglang $(ARGS)
+
+soak: $(VENV)/.installed-dev ## Send 100,000 requests with faults and hang-ups and look for what is left (ARGS: its options)
+	$(BIN)/python -m tests.soak $(ARGS)
 
 bench: $(VENV)/.installed-dev ## Measure what a request costs beside two floors (ARGS: options of the benchmarks)
 	$(BIN)/python -m bench $(ARGS)

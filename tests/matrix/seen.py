@@ -27,8 +27,8 @@ _UNSENT: Final = ("no_worker_ready", "shutting_down")
 class Seen:
     """One cell: what the client got, how each leg ended, who was told to stop, and what is left where.
 
-    `sent` counts the requests that reached the workers of each role, `told` is who was sent an abort, `workers` names those that were taken out of service, and `held` is where
-    KV blocks are held although nobody will fetch them, until their lease ends.
+    `sent` counts the requests that reached the workers of each role, `told` is who was sent an abort, `workers` are
+    those that were taken out of service, and `held` is where KV blocks are held although nobody will fetch them.
     """
 
     answer: str

@@ -107,9 +107,8 @@ class Fleet:
             state, name = stub.state(), f"{stub.settings.engine} {stub.settings.role}"
             if state.violations:
                 found.append(f"{name}: {state.violations}: {state.violation_notes[-1]}")
-            for what in ("running", "pairs", "held_blocks", "connections_open"):
-                if count := getattr(state, what):
-                    found.append(f"{name}: {what} is {count}")
+            counts = {what: getattr(state, what) for what in ("running", "pairs", "held_blocks", "connections_open")}
+            found += [f"{name}: {what} is {count}" for what, count in counts.items() if count]
         lost = {stub.settings.model: 0 for stub in self.everyone}
         for stub in self.everyone:
             lost[stub.settings.model] += stub.state().handoffs.expired

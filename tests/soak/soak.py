@@ -111,9 +111,8 @@ def _remains(metrics: Metrics, resting: Metrics) -> list[str]:
     """What the kernel still has of requests that are over."""
     zero = ("kernel_reservations", "kernel_requests_in_flight")
     found = [f"{name} is {total(metrics, name):g}" for name in zero if total(metrics, name)]
-    for name in ("python_tasks", "process_open_fds"):
-        if total(metrics, name) > total(resting, name):
-            found.append(f"{name} is {total(metrics, name):g}, and was {total(resting, name):g} at first")
+    pairs = {name: (total(metrics, name), total(resting, name)) for name in ("python_tasks", "process_open_fds")}
+    found += [f"{name} is {now:g}, and was {first:g}" for name, (now, first) in pairs.items() if now > first]
     if total(metrics, "kernel_workers_up") != total(metrics, "kernel_workers"):
         found.append("not every worker is up again")
     return found

@@ -36,16 +36,6 @@ class Subject:
         """Its memory in bytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    def sockets(self) -> int:
-        """How many sockets it has open."""
-        links = []
-        for entry in os.scandir(f"/proc/{self.pid}/fd"):
-            try:
-                links.append(os.readlink(entry.path))
-            except FileNotFoundError:
-                continue
-        return sum(link.startswith("socket:") for link in links)
-
     async def metrics(self) -> Metrics:
         """Every sample of `/metrics`."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
