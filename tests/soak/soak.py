@@ -137,15 +137,12 @@ def _accounts(metrics: Metrics, crowd: Crowd) -> list[str]:
 
 
 def growth(record: Record) -> float:
-    """How many bytes larger the kernel is in the last quarter of the requests than in the second, for each request.
-
-    Medians: Python's collector lets garbage pile up and takes it away again.
-    """
+    """How many bytes larger the kernel is in the last quarter of the requests than in the third, for each request."""
 
     def middle(quarter: int) -> tuple[float, float]:
         low, high = record.done * quarter / 4, record.done * (quarter + 1) / 4
         samples = [sample for sample in record.memory if low <= sample[0] <= high]
         return median(sample[0] for sample in samples), median(sample[1] for sample in samples)
 
-    (early, before), (late, after) = middle(1), middle(3)
+    (early, before), (late, after) = middle(2), middle(3)
     return (after - before) / (late - early)
