@@ -7,7 +7,7 @@ import orjson
 from attrs import define, field
 
 from tests.host.wire import Answer, parse_answers, request
-from tests.matrix.setups import APIS, FIELDS, MODEL
+from tests.matrix.setups import APIS, FIELDS, MODEL, OPENAI
 
 ANSWER_SECONDS: Final = 20.0
 
@@ -18,8 +18,11 @@ Asked = tuple[str, bool]
 def body_of(asked: Asked) -> bytes:
     """The body of a request; its answer has nine tokens."""
     api, stream = asked
-    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    return orjson.dumps({"model": MODEL, **FIELDS[api], "max_tokens": 9, **options})
+    options: dict[str, Any] = {"stream": True} if stream else {}
+    if stream and api in OPENAI:
+        options["stream_options"] = {"include_usage": True}
+    limit = "max_output_tokens" if api == "responses" else "max_tokens"
+    return orjson.dumps({"model": MODEL, **FIELDS[api], limit: 9, **options})
 
 
 @define(eq=False)
@@ -57,51 +60,3 @@ class Client:
     def leave(self) -> None:
         """Hang up."""
         self.writer.close()
-
-
-def show(answer: Answer | None, asked: Asked, expected: str) -> str:
-    """What a client can tell of an answer: `ok`, a status with its code, or a stream's error after its status."""
-    if answer is None:
-        return "nothing"
-    if answer.headers["content-type"].startswith("text/event-stream"):
-        return _show_stream(answer, expected) if asked[1] else "a stream that nobody wanted"
-    data = orjson.loads(answer.body)
-    if answer.status != 200:
-        return f"{answer.status} {_show_error(data, answer.body)}".strip()
-    return _show_text(text_of([data]), expected) if not asked[1] else "no stream"
-
-
-def text_of(parts: list[Any]) -> str:
-    """The text of an answer or of its chunks."""
-    text = ""
-    for choice in (choice for part in parts for choice in part["choices"]):
-        said = choice.get("delta", choice.get("message"))
-        text += choice["text"] if said is None else said.get("content") or ""
-    return text
-
-
-def _show_stream(answer: Answer, expected: str) -> str:
-    *frames, end = answer.body.split(b"\n\n")
-    assert end == b"", answer.body
-    marks = [frame.removeprefix(b"data: ") for frame in frames]
-    done = marks[-1:] == [b"[DONE]"]
-    parts = [orjson.loads(mark) for mark in marks if mark != b"[DONE]"]
-    errors = [part for part in parts if "error" in part]
-    if not errors:
-        return _show_text(text_of(parts), expected) if done else f"{answer.status}, cut"
-    assert errors == parts[-1:], "something came after an error"
-    return f"{answer.status}, then {_show_error(errors[0], marks[-1]) or 'an error'}"
-
-
-def _show_text(text: str, expected: str) -> str:
-    return "ok" if text == expected else f"wrong text {text!r}"
-
-
-def _show_error(data: Any, raw: bytes) -> str:
-    """The code of an error in OpenAI's shape; one that is a number, or none, says nothing that the status does not."""
-    assert data.keys() == {"error"}, raw
-    assert {"message", "type", "code"} <= data["error"].keys(), raw
-    for secret in (b"127.0.0.1", b"http://", b"kv_transfer", b"bootstrap", b"opaque"):
-        assert secret not in raw, raw
-    code = data["error"]["code"]
-    return code if isinstance(code, str) else ""

@@ -5,10 +5,12 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from tests.matrix.client import Asked
+from tests.matrix.reading import told
 from tests.matrix.seen import Seen
+from tests.matrix.setups import OPENAI
 
 FOLDER: Final = Path(__file__).parent / "expected"
 
@@ -24,14 +26,16 @@ class Row:
 
     def fits(self, point: str, engine: str, asked: Asked) -> bool:
         """Whether the row speaks of a cell."""
-        kinds = {asked[0], "stream" if asked[1] else "whole"}
+        kinds = {asked[0], "stream" if asked[1] else "whole", "opened" if asked[0] != "completions" else ""}
+        kinds.add("" if asked[0] in OPENAI else "named")
         return self.point == point and (not self.engines or engine in self.engines) and self.kinds <= kinds
 
 
 def expectation(table: str, point: str, engine: str, asked: Asked) -> Seen:
     """What is to be seen of a cell: the first row of a table that fits."""
     rows = (row for row in _rows(table) if row.fits(point, engine, asked))
-    return next(row.seen for row in rows)
+    seen = next(row.seen for row in rows)
+    return evolve(seen, answer=told(seen.answer, asked[0]))
 
 
 @cache

@@ -16,7 +16,13 @@ SINGLE: Final = "single"
 RELAY: Final = "relay"
 PAIR: Final = "pair"
 
-APIS: Final = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+APIS: Final = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+}
+OPENAI: Final = ("chat", "completions")
 
 TRANSPORTS: Final = ("lean", "aiohttp")
 
@@ -26,18 +32,24 @@ WORDS: Final = " ".join(f"word{number}" for number in range(70))
 FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "chat": {"messages": [{"role": "user", "content": WORDS}]},
     "completions": {"prompt": WORDS},
+    "responses": {"input": WORDS},
+    "messages": {"messages": [{"role": "user", "content": WORDS}]},
 }
 
 
 @frozen
 class Setup:
-    """An engine and its workers. `family` says how legs follow each other; `fields` are settings of its stubs."""
+    """An engine and its workers. `family` says how legs follow each other; `fields` are settings of its stubs.
+
+    `apis` are those over which it is asked.
+    """
 
     name: str
     family: str
     stub: str
     engine: Mapping[str, Any]
     fields: Mapping[str, Any] = field(factory=dict)
+    apis: tuple[str, ...] = OPENAI
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -51,11 +63,18 @@ SETUPS: Final = {
         Setup("openai", SINGLE, "openai", {"type": "openai"}),
         Setup("vllm alone", SINGLE, "vllm", {"type": "openai"}),
         Setup("trtllm", RELAY, "trtllm", {"type": "trtllm", "body": "msgpack"}),
-        Setup("nixl", RELAY, "vllm", {"type": "vllm"}),
+        Setup("nixl", RELAY, "vllm", {"type": "vllm"}, apis=tuple(APIS)),
         Setup("nixl push", RELAY, "vllm", {"type": "vllm", "connector": "nixl_push"}, {"connector": "nixl-push"}),
         Setup("trtllm first", PAIR, "trtllm", {"type": "trtllm", "schedule": "generation_first"}),
         Setup("mooncake", PAIR, "vllm", {"type": "vllm", "connector": "mooncake"}, {"connector": "mooncake"}),
-        Setup("sglang", PAIR, "sglang", {"type": "sglang", "admin_key": {"env": ADMIN_KEY}}, {"admin_key": "secret"}),
+        Setup(
+            "sglang",
+            PAIR,
+            "sglang",
+            {"type": "sglang", "admin_key": {"env": ADMIN_KEY}},
+            {"admin_key": "secret"},
+            tuple(APIS),
+        ),
     )
 }
 

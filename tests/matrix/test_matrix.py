@@ -10,7 +10,7 @@ from tests.matrix.client import Asked
 from tests.matrix.expectations import expectation
 from tests.matrix.points import Point, points, replaceable
 from tests.matrix.seen import look
-from tests.matrix.setups import APIS, SETUPS, TRANSPORTS, Setup
+from tests.matrix.setups import SETUPS, TRANSPORTS, Setup
 from tests.matrix.table import Cell
 from tests.matrix.texts import expected_text
 from tests.matrix.world import world
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 def every_cell() -> Iterator[Any]:
     """Every engine and fault point, streamed and not; over one transport every API, over the other one chat alone."""
     for setup in SETUPS.values():
-        for transport, api in ((transport, api) for transport in TRANSPORTS for api in APIS):
+        for transport, api in ((transport, api) for transport in TRANSPORTS for api in setup.apis):
             if api == "chat" or transport == TRANSPORTS[0]:
                 yield from (
                     _cell(setup, transport, (api, stream), point)

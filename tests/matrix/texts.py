@@ -3,11 +3,11 @@
 from typing import Final
 
 import aiohttp
-import orjson
 
 from plugins.dispatch.embedded.stub import run_stub
-from tests.matrix.client import Asked, body_of, text_of
+from tests.matrix.client import Asked, body_of
 from tests.matrix.setups import APIS, MODEL
+from tests.stub.pairs import text_of
 
 _known: Final[dict[tuple[str, str], str]] = {}
 
@@ -20,5 +20,5 @@ async def expected_text(engine: str, asked: Asked) -> str:
             headers = {"content-type": "application/json"}
             async with session.post(stub.url + APIS[api], data=body_of((api, False)), headers=headers) as response:
                 assert response.status == 200
-                _known[engine, api] = text_of([orjson.loads(await response.read())])
+                _known[engine, api] = text_of(await response.read())
     return _known[engine, api]

@@ -28,6 +28,10 @@ def read_context(answer: bytes) -> Handoff:
     reason = gave_up(data) or (gave_up(meta) if isinstance(meta, dict) else None)
     if reason is not None:
         raise MalformedFault(f"it ended for {reason!r}", "the context worker gave up")
+    usage = data.get("usage")
+    if data.get("object") == "response" and isinstance(usage, dict) and usage.get("output_tokens") == 0:
+        # the Responses API has no word for it: a request that was stopped is completed, and empty
+        raise MalformedFault("it made no token", "the context worker gave up")
     return Handoff({}, notes=meta.get(_PROMPT) if isinstance(meta, dict) else None)
 
 
