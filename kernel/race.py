@@ -15,7 +15,7 @@ WATCH_DELAY_SECONDS = 0.05  # a request that ends sooner has no work worth stopp
 class Guard:
     """A block that `Interruptible.interrupt` can end; it raises the reason in place of the cancellation."""
 
-    __slots__ = ("_cancelling", "_fired", "_owner", "_parent", "_task")
+    __slots__ = ("_cancelling", "_fired", "_owner", "_task")
 
     def __init__(self, owner: "Interruptible") -> None:
         self._owner = owner
@@ -28,13 +28,13 @@ class Guard:
         task = asyncio.current_task(owner.loop)
         if task is None:
             raise RuntimeError("a guard needs a task")
-        self._task, self._cancelling, self._parent = task, task.cancelling(), owner.guard
-        owner.guard = self
+        self._task, self._cancelling = task, task.cancelling()
+        owner.guards.append(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._owner.guard = self._parent
+        self._owner.guards.remove(self)  # not always the last: a plugin may call on in a task of its own
         # as in asyncio.timeout: a cancellation that came from elsewhere as well stays one
         if self._fired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._owner.reason or ClientGone("the request was interrupted") from None
@@ -48,9 +48,9 @@ class Guard:
 
 
 class Interruptible:
-    """One request that may have to stop; no task races with its own: the innermost guarded block is cancelled."""
+    """One request that may have to stop; no task races with its own: the latest guarded block is cancelled."""
 
-    __slots__ = ("_gone", "_receive", "_timer", "_watcher", "guard", "loop", "may_watch", "reason")
+    __slots__ = ("_gone", "_receive", "_timer", "_watcher", "guards", "loop", "may_watch", "reason")
 
     def __init__(self, receive: Receive) -> None:
         self.loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class Interruptible:
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._gone: asyncio.Future[None] | None = None
-        self.guard: Guard | None = None
+        self.guards: list[Guard] = []
         self.may_watch = False
         self.reason: KernelError | None = None
 
@@ -73,9 +73,9 @@ class Interruptible:
             self.fire()
 
     def fire(self) -> None:
-        """Cancel the innermost guarded block, if there is one."""
-        if self.guard is not None:
-            self.guard.fire()
+        """Cancel the guarded block that was entered last, if one is open."""
+        if self.guards:
+            self.guards[-1].fire()
 
     def watch(self) -> None:
         """From now on interrupt the request with `ClientGone` when its client hangs up."""

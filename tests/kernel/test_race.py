@@ -39,7 +39,7 @@ async def test_a_block_that_is_not_interrupted_is_a_plain_block() -> None:
         await asyncio.sleep(0)
     with pytest.raises(KeyError), owner.interruptible():
         raise KeyError
-    assert owner.guard is None
+    assert not owner.guards
 
 
 async def test_an_interruption_inside_ends_the_block_with_the_reason() -> None:
@@ -105,7 +105,7 @@ async def test_the_innermost_block_ends_first() -> None:
     with pytest.raises(Rejection):
         await task
     assert seen == ["inner ended"]
-    assert owner.guard is None
+    assert not owner.guards
 
 
 async def test_the_outer_block_is_the_one_that_ends_after_the_inner_one() -> None:
@@ -124,6 +124,31 @@ async def test_the_outer_block_is_the_one_that_ends_after_the_inner_one() -> Non
     await turn()
     assert task.done()
     assert task.exception() is LATER
+
+
+async def test_blocks_of_two_tasks_end_in_any_order() -> None:
+    """A block that was left open in another task takes the place of none that was entered later, nor gives it one."""
+    owner, may_end = request(), asyncio.Event()
+
+    async def first() -> None:
+        with owner.interruptible():
+            await may_end.wait()
+
+    async def second() -> None:
+        with owner.interruptible():
+            other = asyncio.create_task(first())
+            await turn()
+        with owner.interruptible():
+            may_end.set()
+            await other
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(second())
+    await turn(5)
+    owner.interrupt(LATER)
+    await turn()
+    assert task.exception() is LATER
+    assert not owner.guards
 
 
 async def test_the_outer_block_may_answer_the_reason_of_the_inner_one() -> None:
