@@ -48,6 +48,10 @@ STANDARD_ORDER: Final = (
         "inside all that may decline, so that latencies are those of requests that were dispatched",
     ),
     OrderLine(
+        "deadline",
+        "inside request_timing, which times what ends too late as well; outside all that its deadline may have to stop",
+    ),
+    OrderLine(
         "encode_reply",
         "outside count_responses: a reply that cannot be encoded counts as a response and as an internal error",
         required=True,
@@ -55,6 +59,10 @@ STANDARD_ORDER: Final = (
     OrderLine(
         "sse_guard",
         "inside encode_reply, outside count_responses: it guards what dispatch streams, in the API's own dialect",
+    ),
+    OrderLine(
+        "early_start",
+        "inside sse_guard, which words a late failure; outside the reply translators, which see no sign of life",
     ),
     OrderLine(
         "messages_reply",

@@ -36,16 +36,16 @@ class SseGuard:
         endpoint = exchange.endpoint
         gate = _GATES.get(endpoint.grammar) if isinstance(endpoint, Api) else None
         if isinstance(reply, StreamReply) and gate is not None:
-            watch = _Watch(reply.owner, exchange.id, gate())
+            watch = _Watch(reply, exchange.id, gate())
             reply.attach(step=watch.gate.push, check=watch.check, close=watch.close)
         return reply
 
 
 @define(eq=False)
 class _Watch:
-    """One stream under guard; `source` is the plugin that it came from."""
+    """One stream under guard."""
 
-    source: str | None
+    reply: StreamReply
     request_id: str
     gate: EventGate
     verdict: WorkerRejection | None = field(default=None, init=False)
@@ -61,7 +61,7 @@ class _Watch:
     def close(self, outcome: Outcome) -> bytes:
         rest = self.gate.flush()
         # a plugin further out failed, perhaps with the terminal event in its hands
-        lost = outcome.plugin not in (None, self.source) and outcome.error is not self.verdict
+        lost = outcome.plugin not in (None, self.reply.owner) and outcome.error is not self.verdict
         if outcome.name != FAILED or ((self.gate.done or self.gate.errored) and not lost):
             return rest
         return rest + self.gate.failure(self.gate.told or outcome.error, self.request_id)

@@ -14,6 +14,7 @@ from plugins.metrics import FIRST_TOKEN, INTER_TOKEN, KERNEL_OVERHEAD, QUEUE_LAT
 from plugins.request_timing.journal import Journal
 from plugins.request_timing.record import Account
 from plugins.slots import BODY_SECONDS, PERFORMANCE, SERVED, TIMING, Performance, Served, Timing
+from plugins.sse import KEEP_ALIVES
 
 _ASKS: Final = "x-trtllm-return-metrics"
 _EVENT: Final = b"event: trtllm.perf_metrics\ndata: "
@@ -74,14 +75,12 @@ class RequestTiming:
             now, body = monotonic(), exchange.get(BODY_SECONDS) or 0.0
             own = timing.dispatched - timing.arrived - body + now - timing.answered
             child(KERNEL_OVERHEAD, exchange.endpoint.name, served.model).observe(max(own, 0.0))
-        if isinstance(reply, StreamReply) and served is not None:
-            first = child(FIRST_TOKEN, exchange.endpoint.name, served.model)
-            later = child(INTER_TOKEN, exchange.endpoint.name, served.model)
-            clock = _ChunkClock(timing, first, later)
+        if isinstance(reply, StreamReply):
+            clock = _ChunkClock(exchange, timing, queued=timing.dispatched is None)
             reply.attach(step=clock.step, end=clock.end)
         else:
             exchange.resources.push(partial(_finish, timing))
-        if served is not None and reply.status < 400 and PERFORMANCE in exchange:
+        if (served is not None or isinstance(reply, StreamReply)) and reply.status < 400 and PERFORMANCE in exchange:
             _Report(exchange, self._journal, tells=tells).attach(reply)
         return reply
 
@@ -137,19 +136,20 @@ def _finish(timing: Timing) -> None:
 
 @define(eq=False)
 class _ChunkClock:
-    """Observes when the chunks of one stream pass."""
+    """Observes when the chunks of one stream pass; of one that was begun early only once a worker has answered."""
 
+    exchange: Exchange
     timing: Timing
-    first: Histogram
-    later: Histogram
-    last: float | None = field(default=None, init=False)
+    queued: bool = field(kw_only=True)
+    later: Histogram | None = field(default=None, init=False)
+    last: float = field(default=0.0, init=False)
 
     def step(self, chunk: bytes) -> bytes:
-        if not chunk:  # held back further in
+        if not chunk or chunk in KEEP_ALIVES:  # held back further in, or not of the answer
             return chunk
         now = monotonic()
-        if self.last is None:
-            self.first.observe(now - self.timing.arrived)
+        if self.later is None:
+            self._begin(now)
         else:
             self.later.observe(now - self.last)
         self.last = now
@@ -158,6 +158,15 @@ class _ChunkClock:
     def end(self, outcome: Outcome) -> None:
         if outcome.name == COMPLETED:
             self.timing.finished = monotonic()
+
+    def _begin(self, now: float) -> None:
+        served = self.exchange.get(SERVED)
+        if served is not None and self.timing.answered is not None:
+            endpoint = self.exchange.endpoint.name
+            if self.queued and self.timing.dispatched is not None:
+                _observe_wait(self.exchange, self.timing, self.timing.dispatched, served)
+            self.later = child(INTER_TOKEN, endpoint, served.model)
+            child(FIRST_TOKEN, endpoint, served.model).observe(now - self.timing.arrived)
 
 
 PLUGIN = PluginSpec("request_timing", RequestTiming, fills=(TIMING,), fail_open=True)

@@ -8,6 +8,15 @@ import orjson
 
 DONE: Final = b"[DONE]"
 
+PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
+"""A sign of life that is an event: Anthropic's clients wait anew for each one, and may get it at any place."""
+
+COMMENT: Final = b": keep-alive\n\n"
+"""A sign of life that no client of any grammar sees as an event."""
+
+KEEP_ALIVES: Final = (PING, COMMENT)
+"""Chunks that say nothing of the answer."""
+
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
 _BLANK: Final = re.compile(rb"(?>\r\n?|\n)(?>\r\n?|\n)+")

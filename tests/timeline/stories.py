@@ -12,6 +12,8 @@ RESPONSES = "/v1/responses"
 RESPONSE = {"model": "stub", "input": "Say hello", "max_output_tokens": 4}
 SEARCH = [{"type": "web_search_20250305", "name": "web_search"}]
 SLOW = ("both", "slow", {"seconds": 0.2})
+SLOW_CONTEXT = ("context", "slow", {"seconds": 0.6})
+EARLY = "  early_start: {config: {after_seconds: 0.2, interval_seconds: 60}}"
 
 STORIES = (
     Story("chat", body=chat()),
@@ -62,6 +64,34 @@ STORIES = (
     Story("client_leaves_in_stream", body=chat(stream=True, max_tokens=64), faults=[SLOW], leave="client gets first"),
     Story("stopped_before_answer", body=chat(), faults=[("both", "hang", {})], shutdown="worker both"),
     Story("stopped_in_stream", body=chat(stream=True, max_tokens=64), faults=[SLOW], shutdown="client gets first"),
+    Story(
+        "deadline_before_answer",
+        body=chat("pair"),
+        headers={"x-request-timeout": "0.3"},
+        faults=[("context", "hang", {})],
+    ),
+    Story(
+        "deadline_in_stream",
+        body=chat(stream=True, max_tokens=64),
+        plugins="  deadline: {config: {seconds: 0.7}}",
+        faults=[SLOW],
+    ),
+    Story("deadline_refused", body=chat(), headers={"grpc-timeout": "soon"}),
+    Story("early_start", MESSAGES, body=chat("pair", stream=True), plugins=EARLY, faults=[SLOW_CONTEXT]),
+    Story(
+        "early_start_then_failure",
+        body=chat("pair", stream=True),
+        plugins=EARLY,
+        faults=[SLOW_CONTEXT, ("generation", "status", {"status": 400, "body": BUSY})],
+        keeps_blocks=True,
+    ),
+    Story(
+        "early_start_left",
+        body=chat("pair", stream=True),
+        plugins=EARLY,
+        faults=[("context", "hang", {})],
+        leave="client gets first",
+    ),
     Story("messages_over_chat", MESSAGES, body=chat()),
     Story("messages_over_chat_streamed", MESSAGES, body=chat(stream=True)),
     Story("messages_untranslatable", MESSAGES, body=chat(tools=SEARCH)),

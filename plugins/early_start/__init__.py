@@ -1,0 +1,1 @@
+"""Begins streams before their answer does, and keeps them alive while nothing is said."""
