@@ -122,7 +122,7 @@ class _Pace:
 
     async def __anext__(self) -> bytes:
         if self._since is None:
-            self._since = monotonic()
+            self._since = self.exchange.loop.time()
         chunk = await anext(self._source)
         if chunk and chunk not in KEEP_ALIVES:
             self._since = None
@@ -137,8 +137,7 @@ class _Pace:
             self._timer = self.exchange.loop.call_later(self.silence, self._look, self.silence)
 
     def _look(self, silence: float) -> None:
-        now = monotonic()
-        left = silence if self._since is None else self._since + silence - now
+        left = silence if self._since is None else self._since + silence - self.exchange.loop.time()
         if left > 0:
             self._timer = self.exchange.loop.call_later(left, self._look, silence)
         else:

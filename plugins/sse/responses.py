@@ -1,11 +1,12 @@
 """The streams of the Responses API: numbered events, and four of them end one."""
 
+from time import time
 from typing import Any, ClassVar, Final
 
 from kernel import Rejection
 from plugins.envelopes import TOO_LONG, rejection_of
 from plugins.slots import WorkerRejection
-from plugins.sse.events import event, events, parse
+from plugins.sse.events import COMMENT, event, events, parse
 from plugins.sse.named import NamedGate, is_error
 
 _CREATED: Final = b"response.created"
@@ -19,7 +20,7 @@ class ResponsesGate(NamedGate):
     An event without a name has the one in its data, as clients read it.
     """
 
-    __slots__ = ("_created", "_sent")
+    __slots__ = ("_created", "_kept_alive", "_sent")
 
     marks: ClassVar = (*_LAST, _CREATED)
 
@@ -27,16 +28,22 @@ class ResponsesGate(NamedGate):
         super().__init__()
         self._sent = 0
         self._created: bytes | None = None
+        self._kept_alive = False
 
-    def failure(self, error: BaseException | None, _request_id: str) -> bytes:
-        """The event `error`, and where the answer was begun `response.failed`, as workers end their own."""
+    def failure(self, error: BaseException | None, request_id: str) -> bytes:
+        """The event `error`, and where the answer was begun `response.failed`, as workers end their own.
+
+        So ends a stream, too, that was kept alive until it failed: some clients look at nothing else.
+        """
         code, message = self._explain(error)
         told = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": self._sent}
-        begun = parse(self._created or b"") or {}
+        begun = (parse(self._created or b"") or {}).get("response")
+        if self._kept_alive and self._created is None:
+            begun = _unbegun(request_id)
         tail = event(b"error", told)
-        if isinstance(begun.get("response"), dict):
+        if isinstance(begun, dict):
             why = {"code": code if code == TOO_LONG else "server_error", "message": message}
-            state = begun["response"] | {"status": "failed", "error": why, "output": []}
+            state = begun | {"status": "failed", "error": why, "output": []}
             failed = {"type": "response.failed", "sequence_number": self._sent + 1, "response": state}
             tail += event(b"response.failed", failed)
         return tail
@@ -53,6 +60,9 @@ class ResponsesGate(NamedGate):
         return rejection.code or "internal_error", rejection.message
 
     def _pass(self, chunk: bytes) -> bytes:
+        if chunk is COMMENT:
+            self._kept_alive = True
+            return chunk
         odd = chunk.startswith((b":", b"\n")) or b"\n:" in chunk or b"\r" in chunk
         self._sent += sum(1 for _ in events(chunk)) if odd else chunk.count(b"\n\n")
         return chunk
@@ -69,6 +79,12 @@ class ResponsesGate(NamedGate):
             self._created = data
         self.done = self.done or name in _LAST
         self.errored = self.errored or name in _FAILED
+
+
+def _unbegun(request_id: str) -> dict[str, Any]:
+    """An answer that no worker has begun."""
+    fixed = {"object": "response", "model": "", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    return {"id": f"resp_{request_id}", "created_at": int(time()), **fixed}
 
 
 def _named(name: bytes, value: dict[str, Any]) -> bytes:
