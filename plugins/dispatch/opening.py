@@ -59,10 +59,17 @@ async def first_bytes(response: Response) -> bytes:
         Fault: the stream broke, or ended.
     """
     first = await response.chunk()
-    while not boundary(first) and len(first) < _BYTES:
-        more = await response.chunk()
-        if not more:
-            raise MalformedFault("the stream ended before its first event")
-        first += more
+    if not boundary(first):
+        first = await _complete(response, first)
     check_first(response, first)
     return first
+
+
+async def _complete(response: Response, first: bytes) -> bytes:
+    held, known = bytearray(first), 0
+    while not boundary(held, known) and len(held) < _BYTES:
+        more, known = await response.chunk(), len(held)
+        if not more:
+            raise MalformedFault("the stream ended before its first event")
+        held += more
+    return bytes(held)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from attrs import evolve
 from structlog.stdlib import get_logger
 
+from kernel import Rejection
 from plugins.dispatch.attempts import Attempts
 from plugins.dispatch.engine import Handoff, Notice, Request
 from plugins.dispatch.job import Job
@@ -39,11 +40,14 @@ def _settle(job: Job, attempts: Attempts, handoff: Handoff) -> None:
     if handoff in attempts.sent or job.service.handoffs.is_stale(handoff):
         return
     pool, facts = attempts.pool, attempts.facts
-    reservation = pool.reserve(facts, attempts.failed)
-    if reservation is None:
+    try:
+        body = job.service.engine.body(Role.GENERATION, _least(job.request), handoff)
+    except Rejection:  # as the generation leg's own was
+        body = None
+    reservation = None if body is None else pool.reserve(facts, attempts.failed)
+    if body is None or reservation is None:
         log.info("handoff.lost", model=job.service.model, request_id=job.exchange.id)
         return
-    body = job.service.engine.body(Role.GENERATION, _least(job.request), handoff)
     notice = Notice(job.request.endpoint.path, body.content, {**job.headers, **body.headers})
     log.info("handoff.released", model=job.service.model, request_id=job.exchange.id, worker=reservation.worker.url)
     job.service.errands.release(pool, reservation, notice)

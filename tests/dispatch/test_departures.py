@@ -4,10 +4,14 @@ import asyncio
 
 import pytest
 
-from kernel import CLIENT_GONE, NEVER_BEGUN, ClientGone
+from kernel import CLIENT_GONE, NEVER_BEGUN, ClientGone, Rejection
 from kernel.testing import read_reply
+from plugins.dispatch.engine import Body, Handoff, Request
+from plugins.dispatch.engines.vllm import VllmEngine
+from plugins.dispatch.worker import Role
 from plugins.metrics import GENERATION
 from tests.dispatch.counters import Counters
+from tests.dispatch.retries.fleets import fleet_of
 from tests.dispatch.scripted import hang, scripted
 from tests.dispatch.streams import open_stream, stream, stream_and_hang
 from tests.dispatch.support import ask, body_of, exchange_of, loads, running, single
@@ -95,3 +99,17 @@ async def test_a_request_cancelled_at_any_moment_leaves_nothing() -> None:
         assert task.done()
         assert turns > 5
         await worker.until(lambda: worker.open <= 1)
+
+
+async def test_a_handoff_that_no_body_can_be_made_for_leaves_nothing_reserved() -> None:
+    """An engine that cannot, cannot for a request either that only fetches what nobody came for."""
+
+    class Incapable(VllmEngine):
+        def body(self, role: Role, request: Request, handoff: Handoff | None, /) -> Body:
+            if role is Role.GENERATION:
+                raise Rejection(500, "no")
+            return super().body(role, request, handoff)
+
+    async with fleet_of(Incapable(), {}) as workers:
+        assert (await workers.ask()).error.message == "no"
+        assert loads(workers.dispatch) == [0, 0, 0, 0]
