@@ -84,7 +84,7 @@ def configure_logs(level: str = "info", style: Literal["auto", "json", "console"
     number = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
     lines = cast("TextIO", _Lines())
-    last: list[Processor] = [structlog.dev.ConsoleRenderer()]
+    last: list[Processor] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     if not console:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
     structlog.configure(

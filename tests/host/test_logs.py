@@ -34,6 +34,27 @@ def test_every_line_is_one_json_object() -> None:
     assert "RuntimeError: x" in lines[1]["exception"]
 
 
+IN_TROUBLE = """
+import structlog
+from plugins.host.logs import configure_logs
+configure_logs("info", "console")
+def fail(headers):
+    raise RuntimeError("x")
+try:
+    fail({"authorization": "Bearer " + "".join(("sec", "ret"))})
+except RuntimeError:
+    structlog.get_logger().exception("thing.failed")
+"""
+
+
+def test_a_terminal_is_shown_where_it_failed_and_not_on_what() -> None:
+    """Local variables hold keys and requests; to show them all of a large process takes longer than requests wait."""
+    done = subprocess.run([sys.executable, "-c", IN_TROUBLE], capture_output=True, timeout=30, check=True)
+    assert b"in fail" in done.stderr
+    assert b"RuntimeError: x" in done.stderr
+    assert b"secret" not in done.stderr
+
+
 def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
     """Lines to a closed pipe are lost, and the program goes on."""
     reader, writer = os.pipe()
