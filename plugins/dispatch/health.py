@@ -16,7 +16,7 @@ from plugins.dispatch.worker import Role, Worker
 from plugins.metrics import WORKERS, child
 
 AT_ONCE: Final = 32
-"""Probes of one pool that run at the same time."""
+"""Probes of one pool that run at the same time, and as many of workers that failed their last one."""
 
 PROBES_A_SECOND: Final = 200
 """Probes of one pool at most; with more workers than that in an interval, the interval is longer."""
@@ -51,6 +51,7 @@ class Watch:
     turned: Callable[[Worker], None]
     _limits: Limits = field(init=False)
     _turns: asyncio.Semaphore = field(init=False, factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _revisits: asyncio.Semaphore = field(init=False, factory=lambda: asyncio.Semaphore(AT_ONCE))
     _attended: dict[Worker, _Attendance] = field(init=False, factory=dict)
     _ending: set["asyncio.Task[None]"] = field(init=False, factory=set)
     _unknown: set[Worker] = field(init=False, factory=set)
@@ -110,7 +111,8 @@ class Watch:
         while True:
             faults = worker.faults
             try:
-                async with self._turns:
+                # a probe of one that failed the last may take long, and must not hold up the others
+                async with self._revisits if worker.misses else self._turns:
                     reason = await self._probe(worker)
             except Exception as error:  # one probe that fails in an unknown way must not end the watch
                 log.exception("probe.failed", worker=worker.url)

@@ -136,3 +136,22 @@ async def test_so_many_workers_are_probed_less_often(monkeypatch: pytest.MonkeyP
             async with running(single(*(f"{worker.url}/{number}" for number in range(count))), health=IMPATIENT) as it:
                 assert pool_of(it)._watch.interval_seconds == seconds
     assert PROBES_A_SECOND == 200
+
+
+async def test_workers_that_are_gone_do_not_keep_others_from_being_probed() -> None:
+    """A probe of one that does not answer takes as long as it may."""
+    moods = [answer_ill]
+
+    async def probe(seen: Seen) -> None:
+        await moods[-1](seen)
+
+    health = HealthConfig(interval_seconds=0.01, timeout_seconds=60, failures=1)
+    async with scripted(answer_ok, probe) as dead, scripted(answer_ok) as well:
+        urls = [f"{dead.url}/{number}" for number in range(AT_ONCE + 8)]
+        async with running(single(*urls, well.url), health=health) as dispatch:
+            await pool_of(dispatch).known()
+            moods.append(hang)
+            await dead.until(lambda: dead.open >= AT_ONCE)
+            probes = well.probes
+            await well.until(lambda: well.probes >= probes + 3)
+            assert ready(dispatch) == [well.url]
