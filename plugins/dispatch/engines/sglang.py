@@ -87,10 +87,10 @@ class SglangEngine:
         data.pop("stream_options", None)
         return Body(encode(data), headers)
 
-    def read(self, role: Role, _request: Request, answer: bytes, handoff: Handoff | None = None, /) -> Reading:
+    def read(self, role: Role, request: Request, answer: bytes, handoff: Handoff | None = None, /) -> Reading:
         """Whether the context worker did its part; the generation worker's answer."""
         if role is Role.CONTEXT:
-            return read_context(answer)
+            return read_context(answer, wants_none=request.payload.data.get("max_output_tokens") == 0)
         if CONCERN.search(answer) is None:
             return answer
         return orjson.dumps(clean(parse(answer, "generation"), handoff))

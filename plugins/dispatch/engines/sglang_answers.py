@@ -17,8 +17,8 @@ _INTERNAL: Final = "bootstrap_"
 _HOLDERS: Final = ("meta_info", "metadata", "response", "message")
 
 
-def read_context(answer: bytes) -> Handoff:
-    """What is left to know of a context worker that has given its KV cache away.
+def read_context(answer: bytes, *, wants_none: bool = False) -> Handoff:
+    """What is left to know of a context worker that has given its KV cache away; the client may want no token.
 
     Raises:
         MalformedFault: 502, it was stopped: the generation worker would answer from half a KV cache.
@@ -28,8 +28,8 @@ def read_context(answer: bytes) -> Handoff:
     reason = gave_up(data) or (gave_up(meta) if isinstance(meta, dict) else None)
     if reason is not None:
         raise MalformedFault(f"it ended for {reason!r}", "the context worker gave up")
-    usage = data.get("usage")
-    if data.get("object") == "response" and isinstance(usage, dict) and usage.get("output_tokens") == 0:
+    usage = data.get("usage") if data.get("object") == "response" and not wants_none else None
+    if isinstance(usage, dict) and usage.get("output_tokens") == 0:
         # the Responses API has no word for it: a request that was stopped is completed, and empty
         raise MalformedFault("it made no token", "the context worker gave up")
     return Handoff({}, notes=meta.get(_PROMPT) if isinstance(meta, dict) else None)

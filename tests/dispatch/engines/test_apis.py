@@ -7,12 +7,13 @@ import orjson
 import pytest
 
 from kernel import Endpoint
+from plugins.dispatch.engines.sglang import SglangEngine
 from plugins.dispatch.engines.trtllm import TrtllmEngine
 from plugins.dispatch.engines.vllm import VllmEngine
 from plugins.endpoints import MESSAGES, RESPONSES
 from tests.dispatch.engines.apis import BODIES, CELLS, SETUPS, alone, counts_of, names_of
 from tests.dispatch.engines.pairs import Pair, pair_of
-from tests.dispatch.support import ONCE
+from tests.dispatch.support import ONCE, pools
 from tests.stub.pairs import frames, text_of
 
 pytestmark = pytest.mark.anyio
@@ -143,3 +144,12 @@ async def test_messages_are_not_handed_over_by_mooncake(stream: bool) -> None:
         assert text_of(answer.body) == text_of((await alone("vllm", MESSAGES, asked)).body)
         assert [stub.state().requests for stub in pair.stubs] == [0, 1]
         await pair.settled()
+
+
+@streamed
+async def test_a_response_of_no_token_that_was_asked_for_is_no_failure(stream: bool) -> None:
+    """SGLang's workers make none; else a client could have them ejected by asking for that."""
+    async with pair_of(SglangEngine()) as pair:
+        answer = await pair.ask({**BODIES[RESPONSES], "max_output_tokens": 0, "stream": stream}, RESPONSES)
+        assert b'"output_tokens":0' in answer.body.replace(b" ", b"")
+        assert [pool.workers[0].circuit.streak for pool in pools(pair.dispatch)] == [0, 0]
