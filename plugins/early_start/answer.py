@@ -43,6 +43,7 @@ class BesideStream:
         loop = self.exchange.loop
         self.exchange.resources.push(self._settle)
         self._task = loop.create_task(self._run())
+        self._task.add_done_callback(self._finish)
         timer = loop.call_later(after, self._wake)
         try:
             await self._wait()
@@ -50,7 +51,7 @@ class BesideStream:
             timer.cancel()
         reply = self._reply
         if reply is None:
-            if self._ended and self._error is not None:
+            if self._error is not None:
                 raise self._error
             self._due = True
             reply = self._early = StreamReply(self, headers=[*_HEADERS])
@@ -82,33 +83,30 @@ class BesideStream:
 
     async def _run(self) -> None:
         """Call on, and take the chunks of what is streamed."""
-        try:
-            reply = await self.call_next(self.exchange)
-            if isinstance(reply, StreamReply):
-                source, reply.source = reply.source, self
-                self._join(reply)
-                await self._fill(source)
-            elif self._early is not None:
-                raise TypeError("a request for a stream was answered with none")
-            else:
-                self._reply = reply
-        except BaseException as error:
-            self._error = error
-            if self._early is not None and (culprit := self.exchange.culprit(error)) is not None:
-                self._early.owner = culprit
-                self._chunks.append(b"")  # whoever pumps asks only between two chunks whose fault it is
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            self._ended = True
-            self._wake()
+        reply = await self.call_next(self.exchange)
+        if isinstance(reply, StreamReply):
+            source, reply.source = reply.source, self
+            self._join(reply)
+            await self._fill(source)
+        elif self._early is not None:
+            raise TypeError("a request for a stream was answered with none")
+        else:
+            self._reply = reply
+
+    def _finish(self, task: "asyncio.Task[None]") -> None:
+        self._ended = True
+        self._error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if self._early is not None and self._error is not None:
+            self._early.owner = self.exchange.culprit(self._error) or self._early.owner
+            self._chunks.append(b"")  # whoever pumps asks only between two chunks whose fault it is
+        self._wake()
 
     def _join(self, reply: StreamReply) -> None:
         """Keep pings from the links of the reply; a stream that was begun early takes the links over."""
         for link in reply.links:
             if link.step is not None:
                 link.step = partial(_pass, self.ping, link.step)
-        if self._early is not None:
+        if self._early is not None and self._early.outcome is None:
             self._early.owner = reply.owner
             self._early.links[:0] = reply.links
             reply.links.clear()
