@@ -39,6 +39,8 @@ def _settle(job: Job, attempts: Attempts, handoff: Handoff) -> None:
     """Have a generation worker fetch what nobody came for; a worker that had the request does so by itself."""
     if handoff in attempts.sent or job.service.handoffs.is_stale(handoff):
         return
+    if handoff.once and attempts.began:
+        return  # one worker was meant to have it, even if it could not be reached
     pool, facts = attempts.pool, attempts.facts
     try:
         body = job.service.engine.body(Role.GENERATION, _least(job.request), handoff)

@@ -35,6 +35,8 @@ async def running(*models: ModelConfig, **settings: Any) -> AsyncIterator[Dispat
     await dispatch.start()
     try:
         yield dispatch
+        for service in dispatch._state.services.values():
+            await service.errands.finish()
         assert loads(dispatch) == [0] * len(loads(dispatch))
     finally:
         await dispatch.stop()
