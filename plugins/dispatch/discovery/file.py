@@ -1,6 +1,9 @@
 """Workers that a file names, which is looked at again and again."""
 
 import asyncio
+import errno
+import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +34,7 @@ class FileDiscovery:
 
     def read(self) -> bytes:
         """The content, as much of it as there may be and one byte more; raises `OSError`."""
-        with self.path.open("rb") as file:
+        with open(self.path, "rb", opener=_open) as file:  # a path's own `open` has no opener
             return file.read(READ_BYTES)
 
     async def follow(self, audience: Audience, /) -> None:
@@ -52,6 +55,15 @@ class FileDiscovery:
                 else:
                     audience.publish(workers)
             content = await watch.changed(self.poll_seconds, SETTLE_SECONDS)
+
+
+def _open(path: str, flags: int) -> int:
+    """Open a regular file; to open a pipe would wait for a writer, and nothing can end that."""
+    found = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return found
 
 
 def read_workers(content: bytes, name: str) -> tuple[WorkerConfig, ...]:

@@ -1,6 +1,7 @@
 # ruff: noqa: ASYNC240 - the files are small and on this machine
 """Workers that a file names: how it may be replaced, and what of it is refused."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,14 @@ async def test_a_file_that_is_gone_changes_nothing(path: Path, logged: list[Any]
             await until_ready(dispatch, [second.url])
     reasons = [problems[0].rpartition(": ")[2] for problems in refused(logged)]
     assert reasons[:2] == ["no such file or directory", "is a directory"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_not_waited_for(path: Path, make: Callable[[Path], None]) -> None:
+    """A pipe that nobody writes to would hold up even the end of the kernel."""
+    make(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        FileDiscovery(path).read()
 
 
 def test_all_problems_of_a_file_are_told_together() -> None:
