@@ -78,13 +78,15 @@ class Links:
         """Go on with what an earlier version has connected; for connections of another kind, each is made anew."""
         self._known = before._known  # noqa: SLF001  # one class
         if self.engine != before.engine:
-            for context in tuple(self._known):
-                self.forget(context)
+            for links in self._known.values():
+                for link in links.values():
+                    link.faults = None
 
-    def forget(self, context: Worker) -> None:
-        """Make this worker's connections anew when they are wanted: something went wrong over one of them."""
-        for link in self._known.get(context, {}).values():
-            link.faults = None
+    def forget(self, context: Worker, generation: Worker) -> None:
+        """Make a connection anew when it is wanted: something went wrong over it."""
+        links = self._known.get(context)
+        if links is not None and generation in links:
+            links[generation].faults = None
 
     async def _run(self, steps: Generator[Step, Any, None], workers: Mapping[Role, Worker]) -> None:
         answer: Any = None

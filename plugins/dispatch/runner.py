@@ -109,7 +109,7 @@ async def _relay(job: Job, last: Leg) -> Reply:
             reading = evolve(reading, origin=leg.attempts.latest)
         else:
             owe(job, last.attempts, reading)
-        with suppress(SpentHandoff), freed_unless_taken(job, reading):
+        with suppress(SpentHandoff), freed_unless_taken(job, last.attempts, reading):
             return await _answer(job, last, reading)
 
 

@@ -16,6 +16,7 @@ from plugins.dispatch.worker import Role
 from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS
 from plugins.slots import Payload
 from tests.dispatch.engines.pairs import ASKED, CHAT, COMPLETION, Pair, aggregated, pair_of, texts_of
+from tests.dispatch.retries.fleets import fleet_of
 from tests.dispatch.support import Answer, ask, exchange_of
 
 pytestmark = pytest.mark.anyio
@@ -162,3 +163,17 @@ def test_what_is_for_workers_is_taken_out_of_answers() -> None:
     assert orjson.loads(ENGINE.edit(request, None, b"", silent)) == orjson.loads(silent)
     with pytest.raises(TypeError):
         ENGINE.free(Handoff({"remote_session_id": 1}))
+
+
+async def test_a_failure_ends_no_connection_but_its_own() -> None:
+    """Over the context worker's other ones, caches of other requests may be passing."""
+    async with fleet_of(ENGINE, {}, contexts=1) as workers:
+        failing, other = workers.generation
+        for _ in range(2):
+            await workers.ask()
+        failing.add_fault("status", status=500)
+        answers = [await workers.ask() for _ in range(4)]
+        assert [answer.rejection for answer in answers] == [None] * 4
+        asked = [[seen.path for seen in stub.state().last_requests] for stub in (failing, other)]
+        assert ["/distserve/p2p_drop_connect" in paths for paths in asked] == [True, False]
+        await workers.settled()
