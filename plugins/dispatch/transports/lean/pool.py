@@ -94,7 +94,12 @@ class ConnectionPool:
     def forget(self, connection: Connection) -> None:
         """See `Home`."""
         self._open.discard(connection)
-        if not self._open and self._closed:
+        if self._open:
+            return
+        if self._timer is not None:  # one that is not in use must leave nothing behind
+            self._timer.cancel()
+            self._timer = None
+        if self._closed:
             self._emptied.set()
 
     async def close(self) -> None:
