@@ -125,7 +125,6 @@ async def test_an_error_in_place_of_a_stream_is_a_status(event: bytes, status: i
         b'data: {"choices":[{"delta":{"content":"\\"error\\""}}]}\n\n',
         b'data: {"choices":[],"error":null}\n\n',
         b'data: {"error" broken}\n\n',
-        b'data: {"error":{"mess',
         b": comment\n\n",
     ],
 )
@@ -138,6 +137,17 @@ async def test_other_first_events_are_passed_on(event: bytes) -> None:
 
     async with scripted(stream) as worker, running(single(worker.url)) as dispatch:
         assert (await ask(dispatch, exchange_of(body_of(stream=True)))).body == event
+
+
+async def test_a_stream_that_ends_in_its_first_event_is_no_answer() -> None:
+    """Nobody can say whether it was to be an error."""
+
+    async def stream(seen: Seen) -> None:
+        await seen.begin_stream(b'data: {"error":{"mess')
+        await seen.end_stream()
+
+    async with scripted(stream) as worker, running(single(worker.url)) as dispatch:
+        assert (await ask(dispatch, exchange_of(body_of(stream=True)))).error.status == 502
 
 
 @pytest.mark.parametrize("cut", [True, False])
