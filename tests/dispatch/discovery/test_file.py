@@ -168,7 +168,7 @@ async def test_a_file_that_is_gone_changes_nothing(path: Path, logged: list[Any]
             path.write_text(f"- {second.url}\n")
             await until_ready(dispatch, [second.url])
     reasons = [problems[0].rpartition(": ")[2] for problems in refused(logged)]
-    assert reasons[:2] == ["no such file or directory", "is a directory"]
+    assert reasons[:2] == ["no such file or directory", "not a regular file"]
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
