@@ -146,7 +146,8 @@ async def test_blocks_of_two_tasks_end_in_any_order() -> None:
     task = asyncio.create_task(second())
     await turn(5)
     owner.interrupt(LATER)
-    await turn()
+    await asyncio.wait((task,))
+    assert not task.cancelled()
     assert task.exception() is LATER
     assert not owner.guards
 

@@ -5,27 +5,36 @@ import openai
 import pytest
 from openai.types.responses import ResponseErrorEvent, ResponseFailedEvent
 
-from kernel import COMPLETED, StreamReply
+from kernel import COMPLETED, CallNext, Exchange, Reply, StreamReply
 from plugins.early_start.answer import AHEAD
 from plugins.early_start.plugin import EarlyStart
 from plugins.endpoints import RESPONSES
+from plugins.request_timing.plugin import RequestTiming
 from plugins.slots import WorkerRejection
-from plugins.sse import COMMENT, PING
+from plugins.sse import COMMENT, KEEP_ALIVES, PING
 from plugins.sse_guard import SseGuard
 from tests.dispatch.transports.clock import Clock
 from tests.plugins.streams import WHOLE, Recorded, answering
-from tests.plugins.support import EVENTS, Worker, chunk
+from tests.plugins.support import DONE, EVENTS, Worker, chunk, counting
 from tests.plugins.test_early_start import AFTER, EARLY, INTERVAL, sign_of, streamed
 from tests.plugins.waiting import Client, Feed, Slow, asking, move
 
 pytestmark = pytest.mark.anyio
 
 
+async def alarmed(exchange: Exchange, call_next: CallNext) -> Reply:
+    """Stand further in, where no sign of life may be seen."""
+    reply = await call_next(exchange)
+    assert isinstance(reply, StreamReply)
+    reply.attach(step=lambda chunk: b"seen" if chunk in KEEP_ALIVES else chunk)
+    return reply
+
+
 async def interrupted(recorded: Recorded, clock: Clock, *, early: bool) -> Client:
     """A client of a stream that is silent before each of its events; before the first one too, if it begins early."""
     feed, work, sign = Feed(), Slow(), sign_of(recorded)
     expected = b""
-    async with asking(streamed(recorded.endpoint), SseGuard(), EARLY, work) as (client, _):
+    async with asking(streamed(recorded.endpoint), SseGuard(), EARLY, alarmed, work) as (client, _):
         await work.begun.wait()
         if early:
             await move(clock, AFTER)
@@ -123,6 +132,22 @@ async def test_no_sign_of_life_for_a_client_that_does_not_read(clock: Clock) -> 
         await client.until(b"".join(events))
         feed.put(*EVENTS, None)
     assert client.body == b"".join((*events, *EVENTS))
+
+
+async def test_signs_of_life_are_no_tokens(clock: Clock) -> None:
+    """Neither the first one nor any other."""
+    feed, work = Feed(), Slow()
+    with counting() as counted:
+        async with asking(streamed(), RequestTiming(), SseGuard(), EARLY, work) as (client, _):
+            await work.begun.wait()
+            await move(clock, AFTER)
+            work.answer(StreamReply(feed.put(EVENTS[0])))
+            await client.until(COMMENT + EVENTS[0])
+            await move(clock, INTERVAL)
+            await client.until(COMMENT + EVENTS[0] + COMMENT)
+            feed.put(EVENTS[1] + DONE, None)
+    assert counted["kernel_time_to_first_token_seconds_count chat_completions m"] == 1
+    assert counted["kernel_inter_token_seconds_count chat_completions m"] == 1
 
 
 async def test_a_stream_that_speaks_has_no_signs_of_life(clock: Clock) -> None:

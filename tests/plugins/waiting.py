@@ -63,6 +63,7 @@ class Slow:
         try:
             ending = await self._told.get()
         except asyncio.CancelledError:
+            await turns(9)  # what it holds takes a while to be given back
             self.stopped = True
             raise
         if isinstance(ending, BaseException):
