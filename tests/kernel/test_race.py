@@ -128,7 +128,7 @@ async def test_the_outer_block_is_the_one_that_ends_after_the_inner_one() -> Non
 
 async def test_blocks_of_two_tasks_end_in_any_order() -> None:
     """A block that was left open in another task takes the place of none that was entered later, nor gives it one."""
-    owner, may_end = request(), asyncio.Event()
+    owner, may_end, alone = request(), asyncio.Event(), asyncio.Event()
 
     async def first() -> None:
         with owner.interruptible():
@@ -141,10 +141,11 @@ async def test_blocks_of_two_tasks_end_in_any_order() -> None:
         with owner.interruptible():
             may_end.set()
             await other
+            alone.set()
             await asyncio.Event().wait()
 
     task = asyncio.create_task(second())
-    await turn(5)
+    await alone.wait()
     owner.interrupt(LATER)
     await asyncio.wait((task,))
     assert not task.cancelled()
