@@ -31,6 +31,7 @@ class Settings:
     insecure: bool = False
     grace_seconds: float = field(default=30.0, validator=validators.ge(0))
     keep_alive_seconds: float = field(default=75.0, validator=validators.gt(0))
+    client_write_seconds: float = field(default=60.0, validator=validators.gt(0))
     log: LogSettings = LogSettings()
     plugins: dict[str, Switch] = field(factory=dict)
 

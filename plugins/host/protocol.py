@@ -12,7 +12,7 @@ from kernel import TRUNCATED, Rejection
 from plugins.envelopes import openai_error
 from plugins.host.head import HeadTooLarge
 from plugins.host.outlet import Outlet
-from plugins.host.upgrade import UpgradeProtocol
+from plugins.host.writing import WritingProtocol
 
 LINGER_SECONDS: Final = 5.0
 """How long what a client still sends is read and dropped after its answer is complete.
@@ -26,7 +26,7 @@ TRUNCATED_SECONDS: Final = 30.0
 log = get_logger()
 
 
-class KernelProtocol(UpgradeProtocol):
+class KernelProtocol(WritingProtocol):
     """One connection of a client."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -175,3 +175,8 @@ class KernelProtocol(UpgradeProtocol):
     def _cut_unanswered(self) -> None:
         if not self.cycle.response_started:
             self.transport.abort()
+
+
+def patient(write_seconds: float) -> type[KernelProtocol]:
+    """The protocol that waits so long for a client that takes nothing."""
+    return type(KernelProtocol.__name__, (KernelProtocol,), {"write_seconds": write_seconds})

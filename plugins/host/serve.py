@@ -13,6 +13,7 @@ from plugins.configuration import Settings
 from plugins.host.child import SERVES, Link
 from plugins.host.instance import Record, State
 from plugins.host.listener import bound_address
+from plugins.host.protocol import patient
 from plugins.host.routes import build_routes
 from plugins.host.server import Hooks, KernelServer, build_config
 from plugins.host.source import Reloader, Source
@@ -51,7 +52,7 @@ class Service:
 
         app = build_app(runtime, build_routes(self.standard.endpoints))
         server = KernelServer(
-            build_config(app, self.settings.keep_alive_seconds),
+            build_config(app, self.settings.keep_alive_seconds, patient(self.settings.client_write_seconds)),
             runtime,
             self.settings.grace_seconds,
             Hooks(start=start, ready=on_ready, hangup=reloader.hang_up, stop=reloader.close, kill=record.remove),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kernel import Endpoint, OrderLine, Standard
 
-ENDPOINTS = tuple(Endpoint(name, f"/{name}") for name in ("echo", "early", "hold", "stream"))
+ENDPOINTS = tuple(Endpoint(name, f"/{name}") for name in ("echo", "early", "hold", "stream", "flood"))
 
 PLUGIN = '''
 """A terminal plugin whose answers a test can hold back; installed by a folder on the import path alone."""
@@ -44,6 +44,11 @@ class Terminal:
                     GONE.append(name)
                     raise
                 return BytesReply(b"held")
+            case "flood":
+                await exchange.read(self.limit)
+                reply = StreamReply(self.flood())
+                reply.attach(end=lambda outcome: GONE.append(outcome.name))
+                return reply
         await exchange.read(self.limit)
         reply = StreamReply(self.chunks())
         ends = {"completed": "end"}
@@ -54,6 +59,10 @@ class Terminal:
         yield b"first,"
         await RELEASED.wait()
         yield b"last,"
+
+    async def flood(self):
+        while True:
+            yield bytes(65536)
 
     async def start(self):
         RELEASED.clear()
