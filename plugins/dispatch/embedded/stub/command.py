@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--require-msgpack", action="store_true", help="refuse JSON bodies")
     made.add_argument("--allow-fault-header", action="store_true", help="obey the header x-stub-fault")
     made.add_argument("--allow-chat-template", action="store_true", help="take chat templates from requests")
+    made.add_argument("--allow-script", action="store_true", help="obey [says TEXT] and [calls TOOL {...}] in prompts")
     made.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return made
 

@@ -82,6 +82,7 @@ class StubSettings:
     require_msgpack: bool = False
     allow_fault_header: bool = False
     allow_chat_template: bool = False
+    allow_script: bool = False
 
 
 class SettingsFields(TypedDict, total=False):
@@ -113,3 +114,4 @@ class SettingsFields(TypedDict, total=False):
     require_msgpack: bool
     allow_fault_header: bool
     allow_chat_template: bool
+    allow_script: bool

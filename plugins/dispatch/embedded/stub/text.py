@@ -32,12 +32,17 @@ _MASK: Final = (1 << 64) - 1
 
 @frozen
 class Piece:
-    """One step of an answer: its token if it has one, the text that may be shown now, and how it ended, if it did."""
+    """One step of an answer: its token if it has one, the text that may be shown now, and how it ended, if it did.
+
+    `tool` is the name of a tool that is called from here on, `arguments` the text that is added to what it is given.
+    """
 
     token: int | None
     text: str
     finish_reason: str | None = None
     stop_reason: str | None = None
+    tool: str | None = None
+    arguments: str = ""
 
 
 def encode(text: str) -> list[int]:
@@ -46,7 +51,7 @@ def encode(text: str) -> list[int]:
     for position, part in enumerate(text.split(ENDS_IN_CONTEXT)):
         if position:
             tokens.append(MARKER_TOKEN)
-        tokens.extend(_word_token(word) for word in part.split())
+        tokens.extend(word_token(word) for word in part.split())
     return tokens or [BEGIN_TOKEN]
 
 
@@ -105,7 +110,8 @@ def babble(limit: int) -> Iterator[Piece]:
 
 
 @lru_cache(maxsize=65_536)
-def _word_token(word: str) -> int:
+def word_token(word: str) -> int:
+    """Give the token id of a word."""
     digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return _WORD_BASE + int.from_bytes(digest) % _WORD_RANGE
 

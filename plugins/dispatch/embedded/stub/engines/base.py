@@ -10,13 +10,16 @@ from typing import Any
 from aiohttp import web
 from attrs import define, evolve, field, frozen
 
+from plugins.dispatch.embedded.stub.apis import COMPLETIONS
 from plugins.dispatch.embedded.stub.cache import PrefixCache
 from plugins.dispatch.embedded.stub.call import Call
 from plugins.dispatch.embedded.stub.endings import Rejection
 from plugins.dispatch.embedded.stub.engines.answering import Answer, Phase
 from plugins.dispatch.embedded.stub.engines.job import Job
+from plugins.dispatch.embedded.stub.engines.prompts import read_prompt
 from plugins.dispatch.embedded.stub.handoffs import HandoffStore
 from plugins.dispatch.embedded.stub.ledger import Ledger
+from plugins.dispatch.embedded.stub.script import read_script
 from plugins.dispatch.embedded.stub.settings import StubSettings
 from plugins.dispatch.embedded.stub.shapes.base import Shape
 
@@ -177,6 +180,8 @@ class Engine(ABC):
 
     def prepare(self, call: Call, job: Job, shape: Shape, phase: Phase | None = None) -> Answer:
         """Make the answer to a checked request, ready to be sent."""
+        if self.settings.allow_script and job.api != COMPLETIONS:
+            job = evolve(job, script=read_script(read_prompt(call.body, job.api)))
         dress = partial(self.dress, call.request.path)
         return Answer(call, job, shape, self.settings.token_delay, self._failure, dress, phase or Phase())
 

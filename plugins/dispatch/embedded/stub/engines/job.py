@@ -7,6 +7,7 @@ from attrs import field, frozen
 
 from plugins.dispatch.embedded.stub.apis import CHAT, LIMITS
 from plugins.dispatch.embedded.stub.engines.prompts import Prompt
+from plugins.dispatch.embedded.stub.script import Script
 from plugins.dispatch.embedded.stub.shapes.base import Counts
 from plugins.dispatch.embedded.stub.shapes.openai import Asked
 from plugins.dispatch.embedded.stub.text import Piece, babble, generate
@@ -20,7 +21,8 @@ class Job:
     """The prompts as token ids, and the options that shape the answer.
 
     The choices at the places in `spoiled` read KV blocks that are not their prompt's. A job that is `declined`
-    ends without a token, for that reason. `tail` are fields for the end of the answer.
+    ends without a token, for that reason. A `script` is followed in place of words at random. `tail` are fields for
+    the end of the answer.
     """
 
     api: str
@@ -37,6 +39,7 @@ class Job:
     created_tokens: int = 0
     spoiled: frozenset[int] = frozenset()
     declined: str | None = None
+    script: Script | None = None
     tail: Mapping[str, object] = field(factory=dict)
 
     @property
@@ -72,6 +75,8 @@ class Job:
             return iter((Piece(None, "", self.declined),))
         if place in self.spoiled and self.limit:
             return babble(self.limit)
+        if self.script is not None:
+            return self.script.pieces(self.limit)
         ignore_end = self.ignore_end
         return generate(prompt, self.limit, self.stops, index=index, first=self.first, ignore_end=ignore_end)
 

@@ -13,12 +13,13 @@ Message = Mapping[str, object]
 
 def read_prompts(body: Mapping[str, object], api: str) -> tuple[Prompt, ...]:
     """Turn what a body asks into token ids, one tuple a prompt; `ValueError` when it asks nothing."""
-    if api == COMPLETIONS:
-        return read_texts(body["prompt"])
-    if api == CHAT:
-        return (read_messages(body),)
-    messages = _said(body) if api == MESSAGES else _inputs(body)
-    return (tuple(encode(render(messages, body.get("tools")))),)
+    return read_texts(body["prompt"]) if api == COMPLETIONS else (tuple(encode(read_prompt(body, api))),)
+
+
+def read_prompt(body: Mapping[str, object], api: str) -> str:
+    """Turn what is said in a body, and the tools in it, into one text; `ValueError` when nothing is said."""
+    messages = _chatted(body) if api == CHAT else _said(body) if api == MESSAGES else _inputs(body)
+    return render(messages, body.get("tools"))
 
 
 def read_texts(prompt: object) -> tuple[Prompt, ...]:
@@ -36,21 +37,18 @@ def read_texts(prompt: object) -> tuple[Prompt, ...]:
             raise ValueError("a prompt in the list is empty")
 
 
-def read_messages(body: Mapping[str, object]) -> Prompt:
-    """Turn a chat's messages and tools into token ids; `ValueError` when there are none."""
+def _chatted(body: Mapping[str, object]) -> list[Message]:
+    """The messages of a chat."""
     messages = cast("list[Message]", body["messages"])
     if not messages:
         raise ValueError("messages must not be empty")
-    return tuple(encode(render(messages, body.get("tools"))))
+    return messages
 
 
 def _said(body: Mapping[str, object]) -> list[Message]:
     """The messages of an Anthropic request, with its system prompt as the first of them."""
-    messages = cast("list[Message]", body["messages"])
-    if not messages:
-        raise ValueError("messages must not be empty")
     system = body.get("system")
-    return [*([{"role": "system", "content": system}] if system else []), *messages]
+    return [*([{"role": "system", "content": system}] if system else []), *_chatted(body)]
 
 
 def _inputs(body: Mapping[str, object]) -> list[Message]:

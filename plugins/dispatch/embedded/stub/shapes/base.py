@@ -29,6 +29,8 @@ class Choice:
     text: str = ""
     tokens: list[int] = field(factory=list)
     last: Piece | None = None
+    tool: str | None = None
+    arguments: str = ""
 
     @property
     def finish_reason(self) -> str | None:
@@ -38,6 +40,8 @@ class Choice:
     def add(self, piece: Piece) -> None:
         """Append a piece."""
         self.text += piece.text
+        self.tool = self.tool or piece.tool
+        self.arguments += piece.arguments
         if piece.token is not None:
             self.tokens.append(piece.token)
         self.last = piece

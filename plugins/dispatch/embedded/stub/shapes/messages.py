@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from uuid import uuid4
 
+import orjson
 from attrs import define, field
 
 from plugins.dispatch.embedded.stub.shapes.base import Choice, Counts, Shape, named_event
 from plugins.dispatch.embedded.stub.text import Piece
 
-_REASONS = {"length": "max_tokens", "stop": "end_turn"}
+_REASONS = {"length": "max_tokens", "stop": "end_turn", "tool_calls": "tool_use"}
 
 
 @define(eq=False)
@@ -17,6 +18,7 @@ class MessagesShape(Shape):
 
     model: str
     id: str = ""
+    call_id: str = field(init=False, factory=lambda: f"chatcmpl-tool-{uuid4().hex[:16]}")
     _begun: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -26,7 +28,7 @@ class MessagesShape(Shape):
         """Make a whole answer."""
         return {
             **self._head(),
-            "content": [{"type": "text", "text": choices[0].text}],
+            "content": [self._content(choices[0])],
             "model": self.model,
             "stop_reason": stop_reason(choices[0].last),
             "usage": self.usage(counts),
@@ -41,9 +43,11 @@ class MessagesShape(Shape):
     def step(self, index: int, piece: Piece, counts: Counts) -> Iterator[bytes]:
         """Make the event of a token, and before the first one that of its block."""
         del counts
-        yield from self._begin_block()
-        if piece.text:
+        yield from self._begin_block(piece.tool)
+        if piece.text or piece.arguments:
             delta = {"type": "text_delta", "text": piece.text}
+            if piece.arguments:
+                delta = {"type": "input_json_delta", "partial_json": piece.arguments}
             yield named_event("content_block_delta", {"type": "content_block_delta", "delta": delta, "index": index})
 
     def closing(self, choices: list[Choice], counts: Counts) -> Iterator[bytes]:
@@ -83,10 +87,17 @@ class MessagesShape(Shape):
     def _head(self) -> dict[str, object]:
         return {"id": self.id, "type": "message", "role": "assistant"}
 
-    def _begin_block(self) -> Iterator[bytes]:
+    def _content(self, choice: Choice) -> dict[str, object]:
+        if choice.tool is None:
+            return {"type": "text", "text": choice.text}
+        # a call that the limit has cut is no JSON
+        given = orjson.loads(choice.arguments) if choice.finish_reason == "tool_calls" else {}
+        return {"type": "tool_use", "id": self.call_id, "name": choice.tool, "input": given}
+
+    def _begin_block(self, tool: str | None = None) -> Iterator[bytes]:
         if not self._begun:
             self._begun = True
-            block = {"type": "text", "text": ""}
+            block = self._content(Choice(tool=tool))
             yield named_event(
                 "content_block_start", {"type": "content_block_start", "content_block": block, "index": 0}
             )

@@ -40,6 +40,7 @@ class OpenAIShape(Shape):
     extras: Extras = field(factory=Extras)
     id: str = ""
     created: int = field(init=False, factory=lambda: int(time.time()))
+    call_id: str = field(init=False, factory=lambda: f"chatcmpl-tool-{uuid4().hex[:16]}")
 
     stop_field: ClassVar[str] = "stop_reason"
 
@@ -118,7 +119,9 @@ class OpenAIShape(Shape):
         """Make one choice of a whole answer."""
         shown: dict[str, object] = {"text": choice.text}
         if self.chat:
-            shown = {"message": {"role": "assistant", "content": choice.text, **self.extras.message}}
+            shown = {
+                "message": {"role": "assistant", "content": choice.text, **self.extras.message, **self.calls(choice)}
+            }
         return {
             "index": index,
             **shown,
@@ -135,8 +138,27 @@ class OpenAIShape(Shape):
 
     def text_chunk(self, index: int, piece: Piece) -> dict[str, object]:
         """Make the chunk of one token."""
-        shown: dict[str, object] = {"delta": {"content": piece.text}} if self.chat else {"text": piece.text}
+        shown: dict[str, object] = {"delta": self.delta(piece)} if self.chat else {"text": piece.text}
         return self.chunk(index, shown, piece if self.finish_with_text else None)
+
+    def delta(self, piece: Piece) -> dict[str, object]:
+        """Make what a token adds to a message: to its text, or to the one call in it."""
+        if piece.tool is not None:
+            called: dict[str, object] = {"name": piece.tool}
+            return {
+                "content": None,
+                "tool_calls": [{"id": self.call_id, "type": "function", "index": 0, "function": called}],
+            }
+        if piece.arguments:
+            return {"content": None, "tool_calls": [{"index": 0, "function": {"arguments": piece.arguments}}]}
+        return {"content": piece.text} if piece.text or piece.finish_reason != "tool_calls" else {}
+
+    def calls(self, choice: Choice) -> dict[str, object]:
+        """Make the field of a whole message that holds its call, if there is one."""
+        if choice.tool is None:
+            return {}
+        called = {"name": choice.tool, "arguments": choice.arguments}
+        return {"tool_calls": [{"id": self.call_id, "type": "function", "function": called}]}
 
     def finish_chunk(self, index: int, piece: Piece) -> dict[str, object]:
         """Make the chunk that says how a choice ended."""

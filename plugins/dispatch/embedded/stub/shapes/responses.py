@@ -23,6 +23,8 @@ class ResponsesShape(Shape):
     told: Mapping[str, object] = field(factory=dict)
     id: str = field(init=False, factory=lambda: f"resp_{uuid4().hex}")
     item_id: str = field(init=False, factory=lambda: f"msg_{uuid4().hex}")
+    call_id: str = field(init=False, factory=lambda: f"chatcmpl-tool-{uuid4().hex[:16]}")
+    call_item_id: str = field(init=False, factory=lambda: f"fc_{uuid4().hex[:16]}")
     created: int = field(init=False, factory=lambda: int(time.time()))
     _sequence: int = field(default=0, init=False)
     _begun: bool = field(default=False, init=False)
@@ -36,7 +38,7 @@ class ResponsesShape(Shape):
         choice = choices[0]
         cut = choice.finish_reason == "length"
         return {
-            **self._response("incomplete" if cut else "completed", [self._item(choice.text)], self.usage(counts)),
+            **self._response("incomplete" if cut else "completed", [self._whole_item(choice)], self.usage(counts)),
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             **self.extra,
         }
@@ -50,18 +52,24 @@ class ResponsesShape(Shape):
     def step(self, index: int, piece: Piece, counts: Counts) -> Iterator[bytes]:
         """Make the event of a token, and before the first one those of its item and part."""
         del index, counts
-        yield from self._begin_item()
+        yield from self._begin_item(piece.tool)
+        if piece.arguments:
+            yield self._event("response.function_call_arguments.delta", **self._call_place(), delta=piece.arguments)
         if piece.text:
             yield self._event("response.output_text.delta", **self._place(), delta=piece.text, logprobs=[])
 
     def closing(self, choices: list[Choice], counts: Counts) -> Iterator[bytes]:
         """Make the events that close the part and the item."""
         del counts
-        text = choices[0].text
-        yield from self._begin_item()
-        yield self._event("response.output_text.done", **self._place(), text=text, logprobs=[])
-        yield self._event("response.content_part.done", **self._place(), part=_part(text))
-        yield self._event("response.output_item.done", output_index=0, item=self._item(text))
+        yield from self._begin_item(None)
+        choice, text = choices[0], choices[0].text
+        if choice.tool is None:
+            yield self._event("response.output_text.done", **self._place(), text=text, logprobs=[])
+            yield self._event("response.content_part.done", **self._place(), part=_part(text))
+        else:
+            given = {"name": choice.tool, "arguments": choice.arguments}
+            yield self._event("response.function_call_arguments.done", **self._call_place(), **given)
+        yield self._event("response.output_item.done", output_index=0, item=self._whole_item(choice))
 
     def end(self, choices: list[Choice], counts: Counts) -> bytes:
         """Make the event with the whole answer in it."""
@@ -118,16 +126,37 @@ class ResponsesShape(Shape):
             "phase": self.phase,
         }
 
-    def _begin_item(self) -> Iterator[bytes]:
-        if not self._begun:
-            self._begun = True
+    def _whole_item(self, choice: Choice) -> dict[str, object]:
+        return self._item(choice.text) if choice.tool is None else self._call(choice.tool, choice.arguments)
+
+    def _call(self, tool: str, arguments: str, status: str = "completed") -> dict[str, object]:
+        return {
+            "arguments": arguments,
+            "call_id": self.call_id,
+            "name": tool,
+            "type": "function_call",
+            "id": self.call_item_id,
+            "status": status,
+        }
+
+    def _begin_item(self, tool: str | None) -> Iterator[bytes]:
+        if self._begun:
+            return
+        self._begun = True
+        if tool is None:
             yield self._event("response.output_item.added", output_index=0, item=self._item(None))
             yield self._event("response.content_part.added", **self._place(), part=self.empty_part())
+        else:
+            item = self._call(tool, "", "in_progress")
+            yield self._event("response.output_item.added", output_index=0, item=item)
 
     def _place(self) -> dict[str, object]:
         return {"content_index": 0, "item_id": self.item_id, "output_index": 0}
 
-    def _event(self, name: str, **fields: object) -> bytes:
+    def _call_place(self) -> dict[str, object]:
+        return {"item_id": self.call_item_id, "output_index": 0}
+
+    def _event(self, name: str, /, **fields: object) -> bytes:
         made = named_event(name, {"type": name, **fields, "sequence_number": self._sequence})
         self._sequence += 1
         return made
