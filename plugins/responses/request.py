@@ -23,8 +23,11 @@ def chat_request(data: Data) -> Data:
     if data.get("top_logprobs") or "message.output_text.logprobs" in (data.get("include") or ()):
         raise refusal("top_logprobs", "there are none with workers that only have the chat API")
     body: Data = {"model": data["model"], "messages": chat_messages(data)}
-    if data.get("max_output_tokens") is not None:
-        body["max_completion_tokens"] = data["max_output_tokens"]
+    limit = data.get("max_output_tokens")
+    if limit is not None:
+        if limit.__class__ is not int or limit < 1:
+            raise refusal("max_output_tokens", "expected an integer of at least 1", "invalid_type")
+        body["max_completion_tokens"] = limit
     body |= {name: data[name] for name in _SAME if data.get(name) is not None}
     if data.get("stream"):
         body |= {"stream": True, "stream_options": {"include_usage": True}}

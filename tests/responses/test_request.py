@@ -128,6 +128,7 @@ def test_a_field_of_the_request(fields: dict[str, Any], chat: dict[str, Any]) ->
         (request(output(1)), "input.0.output", "array"),
         (request(conversation="c"), "conversation", "not kept"),
         (request(top_logprobs=1), "top_logprobs", "none"),
+        *((request(max_output_tokens=limit), "max_output_tokens", "at least 1") for limit in (0, -1, "9", 1.5, True)),
         (request(text={"format": {"type": "grammar"}}), "text.format.type", "json_schema"),
         (request(text={"format": {"type": "json_schema"}}), "text.format.name", "string"),
         (request(tools=[{"type": "file_search"}]), "tools.0", "file_search"),
