@@ -17,7 +17,7 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint fmt types snapshots live live-sglang soak bench demo
+.PHONY: help run test clients lint fmt types snapshots live live-sglang soak bench demo
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ run: $(VENV)/.installed-demo ## Serve on 127.0.0.1:8000 with two small workers (
 
 test: lint types ## Lint, types and every test that needs no real engine (ARGS: options of pytest)
 	$(BIN)/python -m pytest $(ARGS)
+
+clients: $(VENV)/.installed-dev ## Test with the libraries and agents that clients are; needs Node.js (ARGS: options of pytest)
+	$(BIN)/python -m pytest tests/clients $(ARGS)
 
 lint: $(VENV)/.installed-dev ## Check rules and format, change nothing
 	$(BIN)/ruff check

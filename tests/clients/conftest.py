@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,13 @@ from tests.clients.client import Client, Library, started
 from tests.clients.table import LEGEND, lines
 from tests.clients.world import WAYS, World, world
 
+HERE = Path(__file__).parent
 PROPERTIES = ("client", "case", "way")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put these tests last, so that their programs do not run beside all the others."""
+    items.sort(key=lambda item: HERE in item.path.parents)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from tests.live.environment import Environment, cache, locked, run
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
-LEAST_NODE: Final = 20
 
 LIBRARIES: Final = Environment(
     "client-libraries",
@@ -27,7 +26,7 @@ def node() -> str:
     """The interpreter for programs from npm."""
     found = shutil.which("node")
     if found is None or shutil.which("npm") is None:
-        raise RuntimeError(f"node {LEAST_NODE} or newer and npm are needed, and one of them is not there")
+        raise RuntimeError("Node.js 18 or newer and npm are needed, and one of them is not there")
     return found
 
 

@@ -11,7 +11,6 @@ from tests.clients.world import LONGEST, WAYS, World
 from tests.e2e.programs import until
 
 pytestmark = [
-    pytest.mark.clients,
     pytest.mark.timeout(600),
     pytest.mark.usefixtures("noted"),
     pytest.mark.parametrize("way", WAYS),
