@@ -6,13 +6,17 @@ from typing import Final
 Seen = Mapping[tuple[str, str, str], str]
 """By client, case and way, what came of it."""
 
+CASES: Final = (
+    "chat", "stream", "tool", "streamed tool", "bad", "long", "long stream", "killed", "leave", "models", "count", "beta",
+)  # fmt: skip
+
 LEGEND: Final = "in each cell: through a pair of vLLM workers that speak the API / through a worker that only chats"
 
 
 def lines(seen: Seen, ways: Iterable[str]) -> Iterator[str]:
     """The lines of the table."""
     clients = list(dict.fromkeys(client for client, _, _ in seen))
-    cases = list(dict.fromkeys(case for _, case, _ in seen))
+    cases = [case for case in CASES if any(case == found for _, found, _ in seen)]
     rows = [["", *cases]]
     for client in clients:
         rows.append([client])
