@@ -7,7 +7,8 @@ Seen = Mapping[tuple[str, str, str], str]
 """By client, case and way, what came of it."""
 
 CASES: Final = (
-    "chat", "stream", "tool", "streamed tool", "bad", "long", "long stream", "killed", "leave", "models", "count", "beta",
+    "chat", "stream", "tool", "streamed tool", "bad", "long", "long stream", "killed", "leave",
+    "models", "count", "beta",
 )  # fmt: skip
 
 LEGEND: Final = "in each cell: through a pair of vLLM workers that speak the API / through a worker that only chats"
