@@ -7,7 +7,7 @@ Seen = Mapping[tuple[str, str, str], str]
 """By client, case and way, what came of it."""
 
 CASES: Final = (
-    "chat", "stream", "tool", "streamed tool", "bad", "long", "long stream", "killed", "leave",
+    "chat", "stream", "tool", "streamed tool", "bad", "long", "long stream", "killed", "leave", "slow",
     "models", "count", "beta",
 )  # fmt: skip
 
