@@ -5,6 +5,7 @@ import atexit
 import json
 import logging
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -48,6 +49,7 @@ class _Lines:
     def __init__(self) -> None:
         self._waiting: deque[str] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None  # that which will write them
+        self._writing = threading.RLock()  # the lines of a thread stay in their order
         atexit.register(self.drain)
 
     def write(self, text: str) -> int:
@@ -68,12 +70,13 @@ class _Lines:
         """Write what waits; other threads may add to it meanwhile."""
         self._loop = None
         lines: list[str] = []
-        with suppress(IndexError):
-            while True:
-                lines.append(self._waiting.popleft())
-        with suppress(OSError, ValueError):
-            sys.stderr.write("".join(lines))
-            sys.stderr.flush()
+        with self._writing:
+            with suppress(IndexError):
+                while True:
+                    lines.append(self._waiting.popleft())
+            with suppress(OSError, ValueError):
+                sys.stderr.write("".join(lines))
+                sys.stderr.flush()
 
 
 def configure_logs(level: str = "info", style: Literal["auto", "json", "console"] = "auto") -> None:
