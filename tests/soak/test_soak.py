@@ -9,7 +9,7 @@ import pytest
 from tests.soak.soak import Plan, growth, soak
 
 REQUESTS: Final = int(os.environ.get("SOAK_REQUESTS", "100000"))
-SECONDS: Final = 240.0
+SECONDS: Final = 120.0
 
 LARGEST_GROWTH: Final = 200.0
 """Bytes for each request; the smallest thing that a request may leave whole, its exchange, has more than a thousand.
