@@ -140,8 +140,9 @@ class Call:
             stop.cancel()
             if not task.done():
                 task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+                await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()  # nobody else asks how it failed, if the request ended in the same moment
 
     def break_connection(self, *, reset: bool) -> None:
         """End the connection at once, with a TCP reset if asked for; always raises `ConnectionCut`."""
