@@ -12,7 +12,7 @@ from plugins.dispatch.embedded.stub import Stub, run_stub
 
 ROLES: Final = ("context", "generation")
 
-LEASE_SECONDS: Final = 2.0
+LEASE_SECONDS: Final = 5.0
 CONTEXT_SECONDS: Final = 0.005
 """A worker that is done at once has done its part before it can hear that nobody wants it any more."""
 

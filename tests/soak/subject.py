@@ -67,7 +67,7 @@ def configuration(fleet: Fleet) -> str:
             pool |= {"workers": workers} if role == "both" else {role: {"workers": workers}}
         pools.append(pool)
     dispatch = {
-        "health": {"interval_seconds": 1.0, "failures": 1, "slow_start_seconds": 0},
+        "health": {"interval_seconds": 2.0, "failures": 1, "slow_start_seconds": 0},
         "read_timeout_seconds": LIMIT_SECONDS,
         "total_timeout_seconds": LIMIT_SECONDS,
         "keep_alive_seconds": KEPT_SECONDS,
