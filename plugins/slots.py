@@ -19,11 +19,15 @@ class WorkerRejection(Rejection):
 
 @define(eq=False)
 class Payload:
-    """A request body: `raw` as it came, `data` as parsed, `edited` once a plugin changed `data`."""
+    """A request body: `raw` as it came, `data` as parsed, `edited` once a plugin changed `data`.
+
+    `derived` are the arguments of the chat template that a translation made of other fields, by name, in order.
+    """
 
     raw: bytes
     data: dict[str, Any]
     edited: bool = False
+    derived: tuple[str, ...] = ()
 
     def edit(self) -> dict[str, Any]:
         """The data, to be changed; from now on it is sent in place of the raw bytes."""

@@ -1,13 +1,16 @@
 """Offers to ask workers over the chat API."""
 
 from collections.abc import Callable
+from typing import Final
 
 import orjson
 
-from plugins.chat.reading import Data, refusal
+from plugins.chat.reading import Data, object_in, refusal
 from plugins.endpoints import CHAT_COMPLETIONS
 from plugins.metrics import VALIDATION_EXCEPTIONS
 from plugins.slots import InvalidRequest, Payload, Translation
+
+ARGUMENTS: Final = "chat_template_kwargs"
 
 
 def chat_offer(payload: Payload, translate: Callable[[Data], Data]) -> Translation:
@@ -18,7 +21,8 @@ def chat_offer(payload: Payload, translate: Callable[[Data], Data]) -> Translati
 
     def make() -> Payload:
         try:
-            return _encoded(translate(payload.data))
+            body = translate(payload.data)
+            return Payload(_encoded(body), body, derived=_derived(body, payload.data))
         except InvalidRequest:
             VALIDATION_EXCEPTIONS.inc()
             raise
@@ -26,9 +30,14 @@ def chat_offer(payload: Payload, translate: Callable[[Data], Data]) -> Translati
     return Translation(CHAT_COMPLETIONS, make)
 
 
-def _encoded(body: Data) -> Payload:
-    """A payload with its bytes, so that it is written once where nobody edits it."""
+def _derived(body: Data, data: Data) -> tuple[str, ...]:
+    """The names of a chat template's arguments that the client did not give itself."""
+    return tuple(sorted(object_in(body, ARGUMENTS).keys() - object_in(data, ARGUMENTS).keys()))
+
+
+def _encoded(body: Data) -> bytes:
+    """Its bytes, so that it is written once where nobody edits it."""
     try:
-        return Payload(orjson.dumps(body), body)
+        return orjson.dumps(body)
     except orjson.JSONEncodeError:
         raise refusal("body", "nested too deeply", "invalid_body") from None

@@ -29,6 +29,7 @@ _MSGPACK_HEADERS: Final = {"x-trtllm-msgpack": "1"}
 _CONTEXT_FIRST: Final = 0
 _GENERATION_FIRST: Final = 1
 _ENDPOINT: Final = "ctx_info_endpoint"
+_DERIVED: Final = "injected_chat_template_kwargs"
 
 _GENERATION_ONLY: Final = "TRTLLM_DISAGG_BENCHMARK_GEN_ONLY"
 _PRESET: Final = {"request_type": "generation_only", "first_gen_tokens": [7], "ctx_request_id": 1}
@@ -48,7 +49,9 @@ class TrtllmEngine:
     machine's network address. `max_local_prefill_length`: a prompt of which the chosen generation worker has a part
     cached and not more than so many tokens to compute is served by it alone; its policy has to know that.
     `internal_request_auth_key`: the workers' own, with which requests are signed; sub-agents need it. `clock_header`:
-    under which workers tell the time by their clocks. `apis`: what the workers answer; older ones hand over on
+    under which workers tell the time by their clocks. `injected_chat_template_kwargs`: tell workers which arguments of
+    the chat template a client of another API did not give itself, since newer ones refuse an argument that their
+    template does not read; older ones refuse the field. `apis`: what the workers answer; older ones hand over on
     completions and chat alone.
     """
 
@@ -63,6 +66,7 @@ class TrtllmEngine:
     max_local_prefill_length: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
     internal_request_auth_key: Secret | None = None
     clock_header: str = field(default=CLOCK_HEADER, validator=validators.matches_re(r"[A-Za-z0-9-]{1,64}"))
+    injected_chat_template_kwargs: bool = False
     apis: Apis = field(default=_APIS, validator=check_apis)
 
     @property
@@ -120,6 +124,8 @@ class TrtllmEngine:
     def body(self, role: Role, request: Request, handoff: Handoff | None, /) -> Body:
         """The client's fields, with those of the phase in place of any handoff fields that it sent."""
         data = copy_fields(request)
+        if self.injected_chat_template_kwargs and request.payload.derived:
+            data[_DERIVED] = list(request.payload.derived)
         if role is Role.CONTEXT:
             met = None if handoff is None else handoff.fields.get(Role.CONTEXT)
             data["disaggregated_params"] = met or self._context_params(self._mint(), _CONTEXT_FIRST)

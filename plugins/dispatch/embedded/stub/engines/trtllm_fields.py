@@ -150,7 +150,7 @@ CHAT: Final = Table(
         **optional(literal("low", "medium", "high", "max", "none"), "reasoning_effort"),
         **nested(_THINKING, "thinking"),
         **present(BOOLEAN, "echo add_generation_prompt"),
-        **optional(LIST, "documents"),
+        **optional(LIST, "documents injected_chat_template_kwargs"),
         **optional(OBJECT, "chat_template_kwargs media_io_kwargs mm_processor_kwargs"),
         **optional(ANY, "agent_hierarchy"),
     }
