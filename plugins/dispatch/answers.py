@@ -9,6 +9,7 @@ from plugins.dispatch.rejections import ERROR_LIMIT, event_rejection, worker_rej
 from plugins.sse import DONE, events
 
 _EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
+_JSON: Final = frozenset(("", "application/json"))
 _OPENINGS: Final = frozenset(("response.created", "response.queued", "response.in_progress", "message_start", "ping"))
 
 
@@ -27,12 +28,20 @@ async def check_head(response: Response, *, stream: bool) -> None:
         raise worker_rejection(response.status, body, response.headers)
     if response.status != 200:
         raise MalformedFault(f"status {response.status}")
-    kind = response.headers.get("content-type", "")
-    if (kind.partition(";")[0].strip().lower() == "text/event-stream") is not stream:
-        raise MalformedFault(f"content type {kind!r:.100}")
+    if (_kind_of(response) == "text/event-stream") is not stream:
+        raise MalformedFault(f"content type {response.headers.get('content-type', '')!r:.100}")
     encoding = response.headers.get("content-encoding", "identity")
     if encoding.strip().lower() != "identity":
         raise MalformedFault(f"content encoding {encoding!r:.100}")
+
+
+def _kind_of(response: Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _has_length(response: Response) -> bool:
+    """Whether a connection that breaks too soon cannot be taken for the body's end."""
+    return "content-length" in response.headers or "transfer-encoding" in response.headers
 
 
 def check_first(response: Response, chunk: bytes) -> None:
@@ -80,6 +89,21 @@ def _is_bare(choice: dict[str, Any]) -> bool:
     return all(value in _EMPTY for key, value in delta.items() if key != "role")
 
 
+def check_relayed(response: Response, answer: bytes) -> None:
+    """Let through what is neither generated nor read here: JSON as a whole, and anything that is no JSON by its type.
+
+    Raises:
+        MalformedFault: 502, it is cut, or a page that something else than a worker made.
+    """
+    kind = _kind_of(response)
+    if kind in _JSON or kind.endswith("+json"):
+        check_whole(response, answer, array=True)
+    elif kind == "text/html":
+        raise MalformedFault("a page in place of an answer")
+    elif not _has_length(response):
+        raise MalformedFault("a body without a length may have ended too soon")
+
+
 def check_whole(response: Response, answer: bytes, *, array: bool = False) -> None:
     """Let a whole JSON object through, or an `array`. It is parsed only where nothing else tells that it is complete.
 
@@ -90,7 +114,7 @@ def check_whole(response: Response, answer: bytes, *, array: bool = False) -> No
     whole = body.startswith(b"{") and body.endswith(b"}")
     if not whole and not (array and body.startswith(b"[") and body.endswith(b"]")):
         raise MalformedFault("the body is no JSON object")
-    if "content-length" not in response.headers and "transfer-encoding" not in response.headers:
+    if not _has_length(response):
         try:
             orjson.loads(body)
         except orjson.JSONDecodeError as error:

@@ -1,7 +1,7 @@
 """Which headers pass between clients and workers, in both directions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -55,6 +55,14 @@ def headers_for_client(headers: Mapping[str, str]) -> list[tuple[str, str]]:
         for name, value in headers.items()
         if (kept := _kept_name(name)) and len(value) <= _VALUE_LIMIT and is_plain(value)
     ]
+
+
+def reply_headers(headers: Mapping[str, str], kind: str, extra: Iterable[str] = ()) -> list[tuple[bytes, bytes]]:
+    """The headers of a reply: a worker's content type, or else `kind`; those about limits, and `extra` ones."""
+    told = headers.get("content-type", "")
+    kept = [("content-type", told if told and is_plain(told) else kind), *headers_for_client(headers)]
+    kept += [(name, headers[name]) for name in extra if name in headers and is_plain(headers[name])]
+    return [(name.encode(), value.encode()) for name, value in kept]
 
 
 @lru_cache(maxsize=1024)

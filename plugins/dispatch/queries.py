@@ -8,12 +8,12 @@ from attrs import define, field
 
 from kernel import BytesReply, DataReply, Exchange, Rejection, Reply
 from plugins.dispatch.abilities import can
-from plugins.dispatch.answers import check_head, check_whole
+from plugins.dispatch.answers import check_head, check_relayed
 from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, TransportFault, read_whole
 from plugins.dispatch.engine import Body
 from plugins.dispatch.engines.bodies import encode, parse
-from plugins.dispatch.headers import headers_for_client, headers_for_worker
+from plugins.dispatch.headers import headers_for_worker, reply_headers
 from plugins.dispatch.job import Service, begin
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.prompt import pieces
@@ -29,6 +29,9 @@ ANSWER_LIMIT: Final = 256 * 1024 * 1024
 
 _CHARACTERS_A_TOKEN: Final = 4
 """By which tokens are estimated that a client wants to know of: rather too many than too few."""
+
+_DESCRIPTIONS: Final = ("metadata",)
+"""Headers that say what the bytes are; vLLM's, of embeddings in `encoding_format: bytes`."""
 
 _ASIDES: Final = (COUNT_TOKENS.path, TOKENIZE.path)
 """What a worker answers as well when it cannot compute any more."""
@@ -60,8 +63,7 @@ async def answer_query(exchange: Exchange, service: Service) -> Reply:
     body = engine.encode(payload.data) if can(engine, Encodes) else Body(payload.encode())
     path = endpoint.worker_path if isinstance(endpoint, Api) else endpoint.path
     response, answer = await _Query(service, job.headers, job.served).ask(path, body)
-    headers = [("content-type", "application/json"), *headers_for_client(response.headers)]
-    return BytesReply(answer, headers=[(name.encode(), value.encode()) for name, value in headers])
+    return BytesReply(answer, headers=reply_headers(response.headers, "application/json", _DESCRIPTIONS))
 
 
 @define(eq=False)
@@ -128,7 +130,7 @@ class _Query:
         try:
             await check_head(response, stream=False)
             answer = await read_whole(response, ANSWER_LIMIT)
-            check_whole(response, answer, array=True)
+            check_relayed(response, answer)
         finally:
             response.close()
         return response, answer

@@ -16,7 +16,7 @@ from plugins.dispatch.engine import Bypasses, Edits, Handoff, ServesAlone
 from plugins.dispatch.engine import Final as FinalAnswer
 from plugins.dispatch.freeing import freed_unless_taken
 from plugins.dispatch.handoffs import SpentHandoff
-from plugins.dispatch.headers import headers_for_client, is_plain
+from plugins.dispatch.headers import reply_headers
 from plugins.dispatch.job import Job
 from plugins.dispatch.leg import Leg
 from plugins.dispatch.named_events import replay_message, replay_response
@@ -127,9 +127,9 @@ def _reply(job: Job, leg: Leg, response: Response, answer: bytes, handoff: Hando
         reading = leg.read(answer, handoff)
         if not isinstance(reading, bytes):
             raise TypeError(f"engine {engine.name!r} read no bytes from its last leg")
-        return BytesReply(reading, headers=_headers(response, "application/json"))
+        return BytesReply(reading, headers=reply_headers(response.headers, "application/json"))
     source = LegStream(leg, response, answer)
-    reply = StreamReply(source, headers=_headers(response, _EVENTS))
+    reply = StreamReply(source, headers=reply_headers(response.headers, _EVENTS))
     if can(engine, Edits):
         editor = _editor(job, engine, handoff)
         reply.attach(step=editor.push, close=editor.close, end=source.end)
@@ -169,12 +169,6 @@ def _editor(job: Job, engine: Edits, handoff: Handoff | None) -> EventEditor:
         return engine.edit(job.request, handoff, name, plain)
 
     return EventEditor(concern, edit, ERROR)
-
-
-def _headers(response: Response, default: str) -> list[tuple[bytes, bytes]]:
-    kind = response.headers.get("content-type", "")
-    headers = [("content-type", kind if kind and is_plain(kind) else default), *headers_for_client(response.headers)]
-    return [(name.encode(), value.encode()) for name, value in headers]
 
 
 def _stamp(job: Job, leg: Leg) -> None:
