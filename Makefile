@@ -54,7 +54,7 @@ live-sglang: $(VENV)/.installed-dev ## Test against a real SGLang pair, 11 GB on
 soak: $(VENV)/.installed-dev ## Send 100,000 requests with faults and hang-ups and look for what is left (ARGS: its options)
 	$(BIN)/python -m tests.soak $(ARGS)
 
-bench: $(VENV)/.installed-dev ## Measure what a request costs beside two floors (ARGS: options of the benchmarks)
+bench: $(VENV)/.installed-dev ## Measure what a request costs beside floors, ten minutes; needs cc (ARGS: its options)
 	$(BIN)/python -m bench $(ARGS)
 
 demo: $(VENV)/.installed-demo ## Serve, ask what a newcomer asks, show the answers, stop

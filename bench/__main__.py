@@ -1,11 +1,11 @@
 """The command line: `python -m bench` against floors, `python -m bench chain` inside one process."""
 
 import asyncio
-import gc
 import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import uvloop
@@ -13,10 +13,10 @@ import uvloop
 import bench
 from bench.cases import CASES
 from bench.chain import measure_chain
-from bench.load import BenchError
 from bench.measure import measure
-from bench.processes import Cores
-from bench.report import chain_table, environment, summarize, table
+from bench.processes import BenchError, Cores
+from bench.report import chain_table, markdown, text
+from bench.summary import summarize
 
 QUICK = click.option("--quick", is_flag=True, help="Tiny counts: does it run? The figures mean nothing.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -27,34 +27,37 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 )
 @click.option("--case", "names", multiple=True, type=click.Choice([case.name for case in CASES]), help="Only this one.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each gateway in a case.")
+@click.option("--output", type=click.Path(path_type=Path), help="A folder for bench.md and bench.json.")
 @QUICK
 @JSON
 @click.pass_context
-def main(context: click.Context, names: Sequence[str], rounds: int, quick: bool, as_json: bool) -> None:  # noqa: FBT001
+def main(
+    context: click.Context,
+    names: Sequence[str],
+    rounds: int,
+    output: Path | None,
+    quick: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001
+) -> None:
     """Measure the kernel beside its floors."""
     if context.invoked_subcommand is not None:
         return
     cases = [case.quick() if quick else case for case in CASES if not names or case.name in names]
+    rounds = 1 if quick else rounds
     cores = Cores.of_this_machine()
     os.sched_setaffinity(0, cores.others)
     if cores.shared:
         click.echo("one core for all processes: latencies and requests per second mean little", err=True)
-    gc.freeze()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            samples = runner.run(measure(cases, 1 if quick else rounds, _tell, cores=cores, quick=quick))
+        results = measure(cases, rounds, _tell, cores)
     except BenchError as error:
         sys.exit(f"bench: error: {error}")
-    figures = {case.name: summarize(samples[case.name]) for case in cases}
-    if as_json:
-        units = {case.name: case.unit for case in cases}
-        print(json.dumps({"environment": environment(cores), "units": units, "cases": figures}, indent=2))
-        return
-    print(", ".join(f"{name} {value}" for name, value in environment(cores).items()))
-    if quick:
-        print("quick: these figures mean nothing")
-    for case in cases:
-        print("\n" + table(case, figures[case.name]))
+    document = summarize(results, cores, rounds, quick=quick)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        output.joinpath("bench.json").write_text(json.dumps(document, indent=1) + "\n")
+        output.joinpath("bench.md").write_text(markdown(document))
+    print(json.dumps(document, indent=1) if as_json else text(document))
 
 
 @main.command(help="Measure steps of the request path inside one process, in microseconds.")

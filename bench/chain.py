@@ -9,9 +9,11 @@ from statistics import median
 from time import process_time
 from typing import Any, Final, TypeAlias
 
+import orjson
 from starlette.applications import Starlette
 
-from bench.measure import WORKERS, configuration
+from bench.cases import ROUND_ROBIN
+from bench.gateways import Pools, configuration
 from bench.steps import (
     SCOPE,
     Answerer,
@@ -47,8 +49,8 @@ async def measure_chain(rounds: int, count: int) -> dict[str, dict[str, float]]:
     """The costs of each section in microseconds of processor time, by the name of the step."""
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: ASYNC230, PTH123
         configure_logs("info", "json")
-        urls = {name: f"http://127.0.0.1:{port}" for port, name in enumerate(WORKERS, 1)}
-        assembly = build(STANDARD, parse_document(configuration(1, urls), "bench"))
+        document = orjson.dumps(configuration(ROUND_ROBIN, Pools.of(ROUND_ROBIN, 1), 1)).decode()
+        assembly = build(STANDARD, parse_document(document, "bench"))
         plugins: list[Named] = [
             (place.name, assembly.plugins[place.name], place.spec.fail_open)
             for place in assembly.places

@@ -1,9 +1,10 @@
-"""The two floors: the least that a gateway does on uvicorn with aiohttp's client, with and without a framework."""
+"""The floors: the least that a gateway does on uvicorn, with and without a framework, and with two clients."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
-from typing import Any, Final
+from itertools import count, cycle
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 import click
@@ -15,70 +16,96 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from bench.bodies import PATH, TWO
+from bench.bodies import ONE, PATH, SGLANG, TRTLLM, VLLM
+from bench.clients import AiohttpAnswer, Answer
+from bench.lean import Origin
 
 Message = MutableMapping[str, Any]
 
 _JSON: Final = {"content-type": "application/json"}
 
 
+Post: TypeAlias = Callable[[Any, bytes], Awaitable[Answer]]
+
+
 @define(eq=False)
 class Upstream:
-    """The worker side of both floors."""
+    """The worker side of all floors; workers take turns."""
 
-    one: str
-    context: str
-    generation: str
+    model: str
+    one: Iterator[Any]
+    context: Iterator[Any]
+    generation: Iterator[Any]
+    post: Post
     _ids: "count[int]" = field(init=False, factory=lambda: count(2**40))
-    _session: aiohttp.ClientSession | None = field(init=False, default=None)
 
-    @asynccontextmanager
-    async def lifespan(self, _app: object) -> AsyncIterator[None]:
-        """Keep connections to the workers for as long as the floor serves."""
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as self._session:
-            yield
-
-    async def ask(self, body: bytes) -> tuple[aiohttp.ClientResponse, bool]:
-        """The response that is the client's, and whether it is a stream."""
+    async def ask(self, body: bytes) -> tuple[Answer, bool]:
+        """The answer that is the client's, and whether it is a stream."""
         data = orjson.loads(body)
-        if data["model"] != TWO:
-            return await self._post(self.one, body), data["stream"]
-        params: dict[str, Any] = {"request_type": "context_only", "disagg_request_id": next(self._ids)}
-        first = {**data, "stream": False, "disaggregated_params": params}
-        async with await self._post(self.context, orjson.dumps(first)) as response:
-            answer = orjson.loads(await response.read())
-        params = {**answer["choices"][0]["disaggregated_params"], "request_type": "generation_only"}
-        second = {**data, "disaggregated_params": params, "prompt_token_ids": answer["prompt_token_ids"]}
-        return await self._post(self.generation, orjson.dumps(second)), data["stream"]
+        stream = data["stream"]
+        if self.model == ONE:
+            return await self.post(next(self.one), body), stream
+        if self.model == SGLANG:
+            return await self._ask_both(data), stream
+        first = {**data, "stream": False, **self._marks()}
+        answer = orjson.loads(await self._read(next(self.context), orjson.dumps(first)))
+        if self.model == VLLM:
+            second = {**data, "kv_transfer_params": answer["kv_transfer_params"]}
+        else:
+            params = {**answer["choices"][0]["disaggregated_params"], "request_type": "generation_only"}
+            second = {**data, "disaggregated_params": params, "prompt_token_ids": answer["prompt_token_ids"]}
+        return await self.post(next(self.generation), orjson.dumps(second)), stream
 
-    async def _post(self, url: str, body: bytes) -> aiohttp.ClientResponse:
-        assert self._session is not None
-        return await self._session.post(url + PATH, data=body, headers=_JSON)
+    def _marks(self) -> dict[str, Any]:
+        """What makes a request one for a context worker."""
+        if self.model == TRTLLM:
+            return {"disaggregated_params": {"request_type": "context_only", "disagg_request_id": next(self._ids)}}
+        return {"max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True, "do_remote_prefill": False}}
+
+    async def _ask_both(self, data: dict[str, Any]) -> Answer:
+        place = {"bootstrap_host": "127.0.0.1", "bootstrap_port": 8998, "bootstrap_room": next(self._ids)}
+        body = orjson.dumps({**data, **place})
+        first = orjson.dumps({**data, **place, "stream": False})
+        reading = asyncio.ensure_future(self._read(next(self.context), first))
+        answer = await self.post(next(self.generation), body)
+        await reading
+        return answer
+
+    async def _read(self, worker: Any, body: bytes) -> bytes:
+        answer = await self.post(worker, body)
+        try:
+            return await answer.read()
+        finally:
+            answer.release()
 
 
-def build_framework_floor(upstream: Upstream) -> Starlette:
+def build_framework_floor(upstream: Upstream, lifespan: Any) -> Starlette:
     """Floor A: a Starlette route."""
 
     async def answer(request: Request) -> Response:
         response, stream = await upstream.ask(await request.body())
-        kind = response.headers["content-type"]
+        kind = response.kind.decode()
         if not stream:
-            async with response:
+            try:
                 return Response(await response.read(), response.status, media_type=kind)
+            finally:
+                response.release()
 
         async def events() -> AsyncIterator[bytes]:
-            async with response:
-                async for chunk in response.content.iter_any():
+            try:
+                while chunk := await response.read_some():
                     yield chunk
+            finally:
+                response.release()
 
         return StreamingResponse(events(), response.status, media_type=kind)
 
-    return Starlette(routes=[Route(PATH, answer, methods=["POST"])], lifespan=upstream.lifespan)
+    return Starlette(routes=[Route(PATH, answer, methods=["POST"])], lifespan=lifespan)
 
 
-def build_bare_floor(upstream: Upstream) -> Callable[..., Awaitable[None]]:
-    """Floor B: an ASGI application without a framework."""
-    beside = Starlette(lifespan=upstream.lifespan)
+def build_bare_floor(upstream: Upstream, lifespan: Any) -> Callable[..., Awaitable[None]]:
+    """Floors B and D: an ASGI application without a framework."""
+    beside = Starlette(lifespan=lifespan)
 
     async def answer(scope: Message, receive: Callable[[], Awaitable[Message]], send: Any) -> None:
         if scope["type"] != "http" or scope["path"] != PATH:
@@ -90,12 +117,12 @@ def build_bare_floor(upstream: Upstream) -> Callable[..., Awaitable[None]]:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         response, stream = await upstream.ask(body)
-        async with response:
-            headers = [(b"content-type", response.headers["content-type"].encode())]
-            start = {"type": "http.response.start", "status": response.status, "headers": headers}
+        headers = [(b"content-type", response.kind)]
+        start = {"type": "http.response.start", "status": response.status, "headers": headers}
+        try:
             if stream:
                 await send(start)
-                async for chunk in response.content.iter_any():
+                while chunk := await response.read_some():
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
             else:
@@ -103,21 +130,42 @@ def build_bare_floor(upstream: Upstream) -> Callable[..., Awaitable[None]]:
                 headers.append((b"content-length", b"%d" % len(content)))
                 await send(start)
                 await send({"type": "http.response.body", "body": content})
+        finally:
+            response.release()
 
     return answer
 
 
 @click.command()
-@click.argument("floor", type=click.Choice(["A", "B"]))
+@click.argument("floor", type=click.Choice(["A", "B", "D"]))
 @click.option("--port", type=int, required=True)
-@click.option("--one", required=True)
-@click.option("--context", required=True)
-@click.option("--generation", required=True)
-def main(floor: str, port: int, one: str, context: str, generation: str) -> None:
+@click.option("--model", required=True)
+@click.option("--one", default="", help="URLs of workers, with commas between them.")
+@click.option("--context", default="")
+@click.option("--generation", default="")
+def main(floor: str, port: int, model: str, one: str, context: str, generation: str) -> None:
     """Serve as a floor on 127.0.0.1, in front of the workers with these URLs."""
-    upstream = Upstream(one, context, generation)
-    app = build_framework_floor(upstream) if floor == "A" else build_bare_floor(upstream)
+    session: aiohttp.ClientSession
+
+    @asynccontextmanager
+    async def lifespan(_app: object) -> AsyncIterator[None]:
+        nonlocal session
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            yield
+
+    async def post(url: str, body: bytes) -> Answer:
+        return AiohttpAnswer(await session.post(url, data=body, headers=_JSON))
+
+    def turns(urls: str) -> Iterator[Any]:
+        return cycle(_workers(urls.split(","), lean=floor == "D"))
+
+    upstream = Upstream(model, turns(one), turns(context), turns(generation), Origin.post if floor == "D" else post)
+    app = (build_framework_floor if floor == "A" else build_bare_floor)(upstream, lifespan)
     uvicorn.run(app, port=port, loop="uvloop", http="httptools", access_log=False, log_level="warning")
+
+
+def _workers(urls: Sequence[str], *, lean: bool) -> list[Any]:
+    return [Origin(url) if lean else url + PATH for url in urls if url]
 
 
 if __name__ == "__main__":

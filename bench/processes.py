@@ -1,6 +1,5 @@
-"""The processes of a run: where they are pinned, when they are ready, what they spent, and that they end."""
+"""The processes of a run: where they are pinned, when they are ready, what they hold, and that they end."""
 
-import asyncio
 import ctypes
 import os
 import signal
@@ -15,15 +14,15 @@ from typing import Final
 
 from attrs import frozen
 
-from bench.load import BenchError
-
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 
 _ROOT: Final = Path(__file__).parents[1]
-_PROBE: Final = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 _PR_SET_PDEATHSIG: Final = 1  # <linux/prctl.h>
-_CPUCLOCK_SCHED: Final = 2  # as in clock_getcpuclockid(3) on Linux
+
+
+class BenchError(Exception):
+    """What was measured did not do what it had to, or cannot be measured here."""
 
 
 @frozen
@@ -45,9 +44,19 @@ class Cores:
         return self.gateway == self.others
 
 
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module with this interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
 @contextmanager
-def running(arguments: Sequence[str], cores: Collection[int], *, quiet: bool = False) -> Iterator[int]:
-    """Run `python -m ARGUMENTS` on `cores` for the length of a `with` block, and not longer than this process."""
+def running(
+    command: Sequence[str], cores: Collection[int], *, quiet: bool = False, piped: bool = False, told: bool = False
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run a command on `cores` for the length of a `with` block, and not longer than this process.
+
+    `quiet`: what it says of errors goes nowhere. `piped`: what it prints can be read; `told`: its errors too.
+    """
 
     def prepare() -> None:
         os.sched_setaffinity(0, cores)
@@ -55,31 +64,30 @@ def running(arguments: Sequence[str], cores: Collection[int], *, quiet: bool = F
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROMETHEUS_MULTIPROC")}
     process = subprocess.Popen(
-        [sys.executable, "-m", *arguments],
+        command,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL if quiet else None,
+        stdout=subprocess.PIPE if piped else subprocess.DEVNULL,
+        stderr=subprocess.PIPE if told else subprocess.DEVNULL if quiet else None,
         env=environment,
         cwd=_ROOT,
+        text=True,
         preexec_fn=prepare,  # noqa: PLW1509 - this process has no threads
     )
-    try:
-        yield process.pid
-    finally:
-        process.terminate()
+    with process:
         try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
-def processor_seconds(pid: int) -> float:
-    """The time that a process spent on processors, user and system, its children not counted.
-
-    The sum of the two fields of /proc/PID/stat, in nanoseconds and not in ticks of ten milliseconds.
-    """
-    return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
+def resident_bytes(pid: int) -> int:
+    """The memory of a process that is in memory, shared libraries included."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_port() -> int:
@@ -90,36 +98,37 @@ def free_port() -> int:
         return port
 
 
-async def wait_until_ready(port: int, what: str, pid: int, *, healthy: bool) -> None:
-    """Return when the process answers HTTP, or with `healthy` when it answers that it is.
+def wait_until_ready(port: int, what: str, process: "subprocess.Popen[str]", path: str | None = "/health") -> None:
+    """Return when the process answers HTTP, or when it answers on `path` that all is well.
 
     Raises:
         BenchError: it does not within `START_SECONDS`, or has ended.
     """
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and not _has_ended(pid):
-        status = await _probe(port)
-        if status == 200 or (status is not None and not healthy):
+    while time.monotonic() < deadline and process.poll() is None:
+        status = _status(port, path or "/")
+        if status == 200 or (status is not None and path is None):
             return
-        await asyncio.sleep(0.05)
+        time.sleep(0.05)
     raise BenchError(f"{what} did not start")
 
 
-def _has_ended(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-async def _probe(port: int) -> int | None:
+def fetch(port: int, path: str) -> bytes:
+    """What a process answers to GET, with its head; nothing if it does not."""
+    question = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+    parts = []
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with socket.create_connection(("127.0.0.1", port), 5.0) as connection:
+            connection.sendall(question.encode())
+            while part := connection.recv(65536):
+                parts.append(part)
     except OSError:
-        return None
+        pass
+    return b"".join(parts)
+
+
+def _status(port: int, path: str) -> int | None:
     try:
-        writer.write(_PROBE)
-        async with asyncio.timeout(1.0):
-            line = await reader.readline()
-        return int(line.split()[1])
-    except (OSError, TimeoutError, IndexError, ValueError):
+        return int(fetch(port, path).split(maxsplit=2)[1])
+    except (IndexError, ValueError):
         return None
-    finally:
-        writer.close()

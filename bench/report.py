@@ -1,74 +1,89 @@
-"""What is said of a run: tables for people, JSON for programs."""
+"""The tables of a run, for people: as text, and in Markdown."""
 
-import platform
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from statistics import median
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from bench.cases import Case
-from bench.measure import FLOOR_A, FLOOR_B, Sample
-from bench.processes import Cores
+from bench.gateways import KERNEL
 
-LIBRARIES: Final = ("aiohttp", "httptools", "starlette", "uvicorn", "uvloop")
-
-_FLOORS: Final = {"/A": FLOOR_A, "/B": FLOOR_B}
-_HEADINGS: Final = ("us", "range", *_FLOORS, "per s", "busy", "p50 ms", "p99 ms")
-_WIDTHS: Final = (9, 15, 7, 7, 8, 6, 8, 8)
+HEADINGS: Final = ("median", "range", "kernel/it", "kernel-it", "per s", "busy", "p50 ms", "p99 ms")
 
 
-def environment(cores: Cores) -> dict[str, Any]:
-    """What the figures depend on."""
-    return {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "gateway_cores": sorted(cores.gateway),
-        "other_cores": sorted(cores.others),
-        **{name: version(name) for name in LIBRARIES},
+def cells(case: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[str]:
+    """What `HEADINGS` say of one gateway in one case."""
+    yield f"{figures['median']:.1f}"
+    yield spread(figures)
+    yield f"{figures['ratio']:.2f}" if "ratio" in figures else ""
+    yield f"{figures['less']:.1f}" if "less" in figures else ""
+    loaded = "busy" in figures
+    yield f"{figures['requests_per_second']:.0f}" if loaded else ""
+    yield f"{figures['busy']:.0%}" if loaded else ""
+    for point in ("p50", "p99"):
+        yield f"{figures[case['latency'] + f'_{point}_milliseconds']:.2f}" if loaded else ""
+
+
+def spread(figures: Mapping[str, Any]) -> str:
+    """The lowest and the highest round."""
+    return f"{figures['lowest']:.1f}-{figures['highest']:.1f}"
+
+
+def environment(document: Mapping[str, Any]) -> str:
+    """What the figures depend on, in one line."""
+    return ", ".join(f"{name} {value}" for name, value in document["environment"].items())
+
+
+def text(document: Mapping[str, Any]) -> str:
+    """The table for a terminal: a line of each gateway below the title of its case."""
+    table = {
+        f"{case['title']}, {case['unit']}": [(name, *cells(case, own)) for name, own in case["gateways"].items()]
+        for case in document["cases"].values()
     }
-
-
-def summarize(taken: Mapping[str, Sequence[Sample]]) -> dict[str, dict[str, Any]]:
-    """The figures of each gateway in one case, out of its rounds."""
-    return {
-        name: {
-            "microseconds": median(sample.microseconds for sample in samples),
-            "rounds": [sample.microseconds for sample in samples],
-            **{mark: _ratio(samples, taken[floor]) for mark, floor in _FLOORS.items()},
-            "requests_per_second": median(sample.requests / sample.seconds for sample in samples),
-            "busy": median(sample.busy for sample in samples),
-            "p50_milliseconds": median(sample.median_seconds for sample in samples) * 1e3,
-            "p99_milliseconds": median(sample.slow_seconds for sample in samples) * 1e3,
-        }
-        for name, samples in taken.items()
-    }
-
-
-def _ratio(samples: Sequence[Sample], floor: Sequence[Sample]) -> float:
-    """The median of the ratios within a round: what disturbs a whole round cancels out."""
-    return median(own.microseconds / other.microseconds for own, other in zip(samples, floor, strict=True))
-
-
-def table(case: Case, figures: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table of one case."""
-    lines = [f"{case.title}, for each {case.unit}", _line("", _HEADINGS)]
-    for name, figure in figures.items():
-        lowest, highest = min(figure["rounds"]), max(figure["rounds"])
-        values = (
-            f"{figure['microseconds']:.1f}",
-            f"{lowest:.1f}-{highest:.1f}",
-            *(f"{figure[mark]:.2f}" for mark in _FLOORS),
-            f"{figure['requests_per_second']:.0f}",
-            f"{figure['busy']:.0%}",
-            f"{figure['p50_milliseconds']:.2f}",
-            f"{figure['p99_milliseconds']:.2f}",
-        )
-        lines.append(_line(name, values))
+    rows = [("", *HEADINGS), *(row for group in table.values() for row in group)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [environment(document)]
+    if document["quick"]:
+        lines.append("quick: these figures mean nothing")
+    lines += ["", _line(rows[0], widths)]
+    for title, group in table.items():
+        lines += [title, *(_line(row, widths) for row in group)]
     return "\n".join(lines)
 
 
-def _line(name: str, values: Sequence[str]) -> str:
-    return f"  {name:<8}" + "".join(f"{value:>{width}}" for value, width in zip(values, _WIDTHS, strict=True))
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    name, *rest = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+    return f"  {name.strip():<{widths[0]}}  {'  '.join(rest)}".rstrip()
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """A table of all cases with the same gateways beside each other, and then one of each case with everything."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for case in document["cases"].values():
+        groups.setdefault(tuple(case["gateways"]), []).append(case)
+    parts = [f"{environment(document)}; {document['rounds']} rounds, medians, and lowest to highest round."]
+    if document["quick"]:
+        parts.append("Quick: these figures mean nothing.")
+    for names, cases in groups.items():
+        if len(cases) > 1 or len(groups) == 1:
+            parts.append(_wide(names, cases))
+    for case in document["cases"].values():
+        rows = [(name, *cells(case, own)) for name, own in case["gateways"].items()]
+        parts.append(f"**{case['title']}**, {case['unit']}\n\n" + _table(("", *HEADINGS), rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def _wide(names: Sequence[str], cases: Sequence[Mapping[str, Any]]) -> str:
+    others = [name for name in names if name != KERNEL] if KERNEL in names else []
+    rows = []
+    for case in cases:
+        figures = case["gateways"]
+        medians = (f"{figures[name]['median']:.1f} ({spread(figures[name])})" for name in names)
+        ratios = (f"{figures[name]['ratio']:.2f}" for name in others)
+        rows.append((case["title"], case["unit"], *medians, *ratios))
+    return _table(("case", "unit", *names, *(f"kernel / {name}" for name in others)), rows)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * 1 + ["---:"] * (len(headings) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def chain_table(title: str, costs: Mapping[str, float]) -> str:

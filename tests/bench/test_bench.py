@@ -4,48 +4,91 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bench.cases import CASES
-from bench.measure import FLOOR_A, FLOOR_B, KERNEL
-from bench.processes import processor_seconds
+from bench.gateways import FLOOR_A, FLOOR_B, FLOOR_D, KERNEL
+from bench.measure import OPTIONAL
+from bench.processes import resident_bytes
 from plugins.order import STANDARD_ORDER
 
+pytestmark = pytest.mark.timeout(600)
+
 ROOT = Path(__file__).parents[2]
+SECONDS = 500
+GATEWAYS = [FLOOR_A, FLOOR_B, FLOOR_D, KERNEL]
 
 
 def run_bench(*arguments: str) -> str:
     """What `python -m bench ARGUMENTS` prints."""
     command = [sys.executable, "-m", "bench", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_every_case_has_a_table_with_each_gateway() -> None:
-    """A quick run goes through all cases, and tells that its figures mean nothing."""
-    shown = run_bench("--quick")
+def run_cases(*names: str) -> Any:
+    """What a quick run of these cases prints as JSON."""
+    return json.loads(run_bench("--quick", "--json", *(f"--case={name}" for name in names)))
 
-    head, *tables = shown.split("\n\n")
+
+def test_gateways_are_measured_with_one_leg(tmp_path: Path) -> None:
+    """Whole answers, streams, hang-ups and reloads: a line and a row of each, and all rounds in JSON."""
+    names = ["one_leg", "one_leg_100k", "paced", "unpaced", "hang_ups", "reload"]
+    head, table = run_bench("--quick", *(f"--case={name}" for name in names), f"--output={tmp_path}").split("\n\n")
+    data = json.loads(tmp_path.joinpath("bench.json").read_text())
+    shown = tmp_path.joinpath("bench.md").read_text()
+
     assert "mean nothing" in head
-    assert len(tables) == len(CASES)
-    for case, table in zip(CASES, tables, strict=True):
-        title, _, *lines = table.splitlines()
-        assert title.startswith(case.title)
-        assert [line[2:10].strip() for line in lines if line] == [FLOOR_A, FLOOR_B, KERNEL]
-
-
-def test_one_case_can_be_chosen_and_read_by_a_program() -> None:
-    """With `--case` nothing else is measured, and JSON holds each gateway's rounds and ratios."""
-    data = json.loads(run_bench("--quick", "--case", "two_legs", "--json"))
-
-    assert list(data["cases"]) == ["two_legs"]
-    figures = data["cases"]["two_legs"]
-    assert list(figures) == [FLOOR_A, FLOOR_B, KERNEL]
-    assert all(len(figure["rounds"]) == 1 for figure in figures.values())
-    assert figures[FLOOR_A]["/A"] == figures[FLOOR_B]["/B"] == 1.0
+    assert f"| case | unit | {' | '.join(GATEWAYS)} | kernel / {FLOOR_A} |" in shown
     assert data["environment"]["gateway_cores"]
+    assert list(data["cases"]) == names
+    lines = iter(table.splitlines()[1:])
+    for case in data["cases"].values():
+        assert f"| {case['title']} | {case['unit']} |" in shown
+        assert next(lines) == f"{case['title']}, {case['unit']}"
+        assert list(case["gateways"]) == GATEWAYS == [next(lines)[2:10].strip() for _ in GATEWAYS]
+        for figures in case["gateways"].values():
+            assert len(figures["samples"]) == 1
+            assert figures["lowest"] <= figures["median"] <= figures["highest"]
+        assert case["gateways"][KERNEL]["ratio"] == 1.0
+    assert data["cases"]["reload"]["gateways"][KERNEL]["samples"][0]["reloads"] >= 1
+    assert data["cases"]["hang_ups"]["gateways"][KERNEL]["samples"][0]["left"] == 8
+
+
+def test_gateways_are_measured_before_other_workers() -> None:
+    """Pairs of each engine, a policy that looks at prompts, and a thousand workers."""
+    names = ["prefix", "thousand", "trtllm", "vllm", "sglang"]
+    assert list(run_cases(*names)["cases"]) == names
+
+
+def test_memory_is_told_at_rest_and_under_streams() -> None:
+    """One case gives two results."""
+    cases = run_cases("memory")["cases"]
+
+    assert list(cases) == ["memory_rest", "memory_streams"]
+    assert {case["unit"] for case in cases.values()} == {"MiB"}
+    for name in GATEWAYS:
+        rest, streams = (case["gateways"][name]["median"] for case in cases.values())
+        assert 0 < rest <= streams
+
+
+def test_names_of_cases_are_told_once() -> None:
+    """No two have the same name or title."""
+    assert len({case.name for case in CASES}) == len({case.title for case in CASES}) == len(CASES)
+
+
+def test_plugins_that_can_be_switched_off_are_known() -> None:
+    """All but those without which nothing is answered."""
+    assert {line.name for line in STANDARD_ORDER} - {*OPTIONAL} == {
+        "dispatch",
+        "encode_reply",
+        "error_envelope",
+        "parse_request",
+    }
 
 
 def test_the_chain_is_measured_plugin_by_plugin() -> None:
@@ -64,10 +107,9 @@ def test_the_chain_has_a_table_for_each_section() -> None:
     assert all(line.endswith(" us") for table in tables for line in table.splitlines()[1:])
 
 
-def test_processor_time_is_that_of_the_whole_process() -> None:
-    """What is read from outside about a process is what it would say of itself."""
-    before = time.process_time()
-    seen = processor_seconds(os.getpid())
-    after = time.process_time()
+def test_memory_is_that_of_the_process() -> None:
+    """What is read of a process that runs Python is more than nothing, and grows with what it holds."""
+    before = resident_bytes(os.getpid())
+    held = b"x" * (64 << 20)
 
-    assert before <= seen <= after
+    assert resident_bytes(os.getpid()) - before > len(held) // 2 > before // 1000

@@ -1,0 +1,281 @@
+/* A load generator: connections that ask again as soon as they are answered, and check every byte of every answer.
+
+   load --port PORT --body FILE --answer FILE [--path PATH] [--connections N] [--warmup N] [--requests N]
+        [--leave N] [--unique OFFSET] [--first NUMBER] [--pid PID]... [--timeout SECONDS]
+
+   Each N-th request that is measured is left after the first bytes of its answer. With --unique, the sixteen bytes from
+   there on are a number that no other request has. It prints one line of JSON; the processor time in it is that of the
+   processes with these ids while requests were measured. Anything unexpected ends it with an error. */
+
+#include "answer.h"
+#include "common.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+enum { READ_BYTES = 1 << 17, EVENTS = 512, DIGITS = 16, MOST_PROCESSES = 64, REST_MICROSECONDS = 20000 };
+
+struct client {
+    int socket;
+    bool waits; /* until it can write */
+    bool leaves;
+    size_t sent;
+    char number[DIGITS + 1];
+    double asked, first;
+    struct answer answer;
+};
+
+static struct bytes request, expected;
+static size_t unique; /* where the number stands in the request, 0: nowhere */
+static in_port_t port;
+static struct client *clients;
+static long connections = 1, warmup, requests = 1, leave, timeout = 60, number;
+static pid_t processes[MOST_PROCESSES];
+static int process_count, events_of;
+
+static long left, open_requests, asked_requests, whole_count, first_count, left_count;
+static bool measured;
+static double *firsts, *wholes;
+
+static void give_up(int signal)
+{
+    static const char reason[] = "not all requests were answered in time\n";
+    (void)signal;
+    if (write(STDERR_FILENO, reason, sizeof reason - 1) < 0)
+        _exit(2);
+    _exit(1);
+}
+
+static void watch(struct client *client, int how, bool waits)
+{
+    struct epoll_event event = {waits ? EPOLLIN | EPOLLOUT : EPOLLIN, {.ptr = client}};
+    client->waits = waits;
+    if (epoll_ctl(events_of, how, client->socket, &event))
+        fail("a socket cannot be watched: %s", strerror(errno));
+}
+
+static void connect_client(struct client *client)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int on = 1;
+    client->socket = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(client->socket, (struct sockaddr *)&name, sizeof name))
+        fail("the gateway takes no connection: %s", strerror(errno));
+    setsockopt(client->socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    fcntl(client->socket, F_SETFL, O_NONBLOCK);
+    watch(client, EPOLL_CTL_ADD, false);
+}
+
+static int cut(struct iovec *parts, const char *data, size_t from, size_t until, size_t sent)
+{
+    if (sent >= until || from == until)
+        return 0;
+    size_t skipped = sent > from ? sent - from : 0;
+    *parts = (struct iovec){(void *)(data + skipped), until - from - skipped};
+    return 1;
+}
+
+static void send_request(struct client *client)
+{
+    struct iovec parts[3];
+    size_t end = unique ? unique + DIGITS : 0, sent = client->sent;
+    int count = cut(parts, request.data, 0, unique, sent);
+    count += cut(parts + count, client->number, unique, end, sent);
+    count += cut(parts + count, request.data + end, end, request.size, sent);
+    ssize_t written = writev(client->socket, parts, count);
+    if (written < 0 && errno != EAGAIN)
+        fail("the gateway closed a connection: %s", strerror(errno));
+    client->sent += written < 0 ? 0 : (size_t)written;
+    bool waits = client->sent < request.size;
+    if (waits != client->waits)
+        watch(client, EPOLL_CTL_MOD, waits);
+}
+
+static void ask(struct client *client)
+{
+    left--;
+    open_requests++;
+    asked_requests++;
+    begin(&client->answer);
+    client->sent = 0;
+    client->first = 0;
+    client->leaves = measured && leave && asked_requests % leave == 0;
+    snprintf(client->number, sizeof client->number, "%0*ld", DIGITS, number++);
+    client->asked = clock_seconds(CLOCK_MONOTONIC);
+    send_request(client);
+}
+
+static void ask_again(struct client *client)
+{
+    open_requests--;
+    if (left)
+        ask(client);
+}
+
+static void reconnect(struct client *client)
+{
+    close(client->socket);
+    connect_client(client);
+}
+
+static void take(struct client *client)
+{
+    static char data[READ_BYTES];
+    ssize_t size = recv(client->socket, data, sizeof data, 0);
+    if (size < 0 && errno == EAGAIN)
+        return;
+    if (size < 0)
+        fail("the gateway closed a connection: %s", strerror(errno));
+    if (!size)
+        fail("the gateway closed a connection: end of file, after %zu bytes of an answer", client->answer.taken);
+    if (!client->sent || client->answer.stage == DONE)
+        show("nothing was asked", &client->answer, data, (size_t)size);
+    if (take_answer(&client->answer, &expected, data, (size_t)size) < (size_t)size)
+        show("more than it came", &client->answer, data, (size_t)size);
+    double now = clock_seconds(CLOCK_MONOTONIC);
+    if (!client->first && client->answer.taken) {
+        client->first = now - client->asked;
+        if (measured)
+            firsts[first_count++] = client->first;
+    }
+    if (client->leaves && client->first) {
+        left_count++; /* also if more has come in already */
+        reconnect(client);
+        ask_again(client);
+    } else if (client->answer.stage == DONE) {
+        if (measured)
+            wholes[whole_count++] = now - client->asked;
+        if (client->answer.last)
+            reconnect(client);
+        ask_again(client);
+    }
+}
+
+static void run(long count)
+{
+    struct epoll_event events[EVENTS];
+    left = count;
+    asked_requests = 0;
+    for (long index = 0; index < connections && left; index++)
+        ask(&clients[index]);
+    while (open_requests) {
+        int ready = epoll_wait(events_of, events, EVENTS, -1);
+        for (int index = 0; index < ready; index++) {
+            struct client *client = events[index].data.ptr;
+            if (events[index].events & EPOLLOUT)
+                send_request(client);
+            if (events[index].events & ~(uint32_t)EPOLLOUT)
+                take(client);
+        }
+    }
+}
+
+/* What the processes spent so far, read once they had time to come to rest: a process that runs is accounted for at
+   ticks alone, and has work left after its last answer. */
+static double processor_seconds(void)
+{
+    usleep(REST_MICROSECONDS);
+    double sum = 0;
+    for (int index = 0; index < process_count; index++) {
+        clockid_t clock;
+        if (clock_getcpuclockid(processes[index], &clock))
+            fail("there is no process %d", (int)processes[index]);
+        sum += clock_seconds(clock);
+    }
+    return sum;
+}
+
+static int compare(const void *one, const void *other)
+{
+    double difference = *(const double *)one - *(const double *)other;
+    return (difference > 0) - (difference < 0);
+}
+
+/* Prints the nearest ranks. */
+static void print_times(const char *name, double *times, long count)
+{
+    qsort(times, (size_t)count, sizeof *times, compare);
+    printf(", \"%s\": {\"count\": %ld", name, count);
+    if (count)
+        printf(", \"p50\": %.7f, \"p99\": %.7f, \"most\": %.7f", times[(count - 1) / 2],
+               times[(count * 99 + 99) / 100 - 1], times[count - 1]);
+    printf("}");
+}
+
+static void read_options(int count, char **arguments)
+{
+    static const struct option options[] = {
+        {"port", 1, 0, 'p'}, {"body", 1, 0, 'b'}, {"answer", 1, 0, 'a'}, {"path", 1, 0, 'h'},
+        {"connections", 1, 0, 'c'}, {"warmup", 1, 0, 'w'}, {"requests", 1, 0, 'r'}, {"leave", 1, 0, 'l'},
+        {"unique", 1, 0, 'u'}, {"first", 1, 0, 'f'}, {"pid", 1, 0, 'i'}, {"timeout", 1, 0, 't'}, {0, 0, 0, 0}};
+    struct bytes body = {NULL, 0};
+    const char *path = "/v1/chat/completions";
+    long offset = -1;
+    for (int option; (option = getopt_long(count, arguments, "", options, NULL)) != -1;) {
+        switch (option) {
+        case 'p': port = htons((in_port_t)atoi(optarg)); break;
+        case 'b': body = read_file(optarg); break;
+        case 'a': expected = read_file(optarg); break;
+        case 'h': path = optarg; break;
+        case 'c': connections = atol(optarg); break;
+        case 'w': warmup = atol(optarg); break;
+        case 'r': requests = atol(optarg); break;
+        case 'l': leave = atol(optarg); break;
+        case 'u': offset = atol(optarg); break;
+        case 'f': number = atol(optarg); break;
+        case 't': timeout = atol(optarg); break;
+        case 'i':
+            if (process_count == MOST_PROCESSES)
+                fail("more than %d processes", MOST_PROCESSES);
+            processes[process_count++] = atoi(optarg);
+            break;
+        default: exit(2);
+        }
+    }
+    if (!port || !body.size || !expected.size || connections < 1 || requests < 1 || warmup < 0 || leave < 0)
+        fail("load --port PORT --body FILE --answer FILE, with counts that are not negative");
+    if (offset >= 0 && (size_t)offset + DIGITS > body.size)
+        fail("the body has no %d bytes from %ld on", DIGITS, offset);
+    int size = asprintf(&request.data,
+        "POST %s HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nuser-agent: bench\r\naccept: */*\r\n"
+        "content-type: application/json\r\ncontent-length: %zu\r\n\r\n%s", path, ntohs(port), body.size, body.data);
+    request.size = (size_t)size;
+    unique = offset < 0 ? 0 : request.size - body.size + (size_t)offset;
+}
+
+int main(int count, char **arguments)
+{
+    read_options(count, arguments);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGALRM, give_up);
+    alarm((unsigned)timeout);
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    events_of = epoll_create1(0);
+    clients = allocate((size_t)connections * sizeof *clients);
+    firsts = allocate((size_t)requests * sizeof *firsts);
+    wholes = allocate((size_t)requests * sizeof *wholes);
+    for (long index = 0; index < connections; index++)
+        connect_client(&clients[index]);
+    run(warmup);
+    measured = true;
+    double spent = processor_seconds(), began = clock_seconds(CLOCK_MONOTONIC);
+    run(requests);
+    double seconds = clock_seconds(CLOCK_MONOTONIC) - began;
+    printf("{\"requests\": %ld, \"left\": %ld, \"seconds\": %.6f, \"processor_seconds\": %.9f", requests, left_count,
+           seconds, processor_seconds() - spent);
+    print_times("first", firsts, first_count);
+    print_times("whole", wholes, whole_count);
+    printf("}\n");
+    return 0;
+}
