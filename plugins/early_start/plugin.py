@@ -8,9 +8,9 @@ from kernel import CallNext, Exchange, PluginSpec, Reply
 from plugins.early_start.answer import BesideStream
 from plugins.endpoints import ANTHROPIC, OPENAI, RESPONSES_API, Api, Dialect
 from plugins.slots import STREAM
-from plugins.sse import COMMENT, PING
+from plugins.sse import COMMENT, HEARTBEAT, PING
 
-_OPT_OUT: Final = "x-early-start"
+_WISH: Final = "x-early-start"
 
 
 def _positive(_instance: object, attribute: "Attribute[Any]", value: float | None) -> None:
@@ -22,8 +22,10 @@ def _positive(_instance: object, attribute: "Attribute[Any]", value: float | Non
 class EarlyStart:
     """Begin a stream that has nothing to say for `after_seconds`, and send a sign of life every `interval_seconds`.
 
-    That is an event `ping` for Messages and a comment for all others, in silence only, at any place of the stream. A
-    request that fails once its stream was begun has the status 200: it ends with the error event of its API, and the
+    That is an event `ping` for Messages and a comment for all others, in silence only, at any place of the stream; on
+    Responses an event `keepalive` for Codex, and for clients that ask for it with `x-early-start: events`.
+
+    A request that fails once its stream was begun has the status 200: it ends with the error event of its API, and the
     headers of its answer are lost. So it is off while `after_seconds` is null, for dialects that `apis` does not name,
     and for a client that asks for plain statuses with `x-early-start: off`.
     """
@@ -39,14 +41,24 @@ class EarlyStart:
             return await call_next(exchange)
         endpoint = exchange.endpoint
         grammar = endpoint.grammar if isinstance(endpoint, Api) else None
-        if grammar not in self.apis or not exchange[STREAM] or _opts_out(exchange):
+        if grammar not in self.apis or not exchange[STREAM] or _wish(exchange) == "off":
             return await call_next(exchange)
-        ping = PING if grammar == ANTHROPIC else COMMENT
-        return await BesideStream(exchange, call_next, ping, self.interval_seconds).begin(after)
+        beside = BesideStream(exchange, call_next, _sign_for(exchange, grammar), self.interval_seconds)
+        return await beside.begin(after)
 
 
-def _opts_out(exchange: Exchange) -> bool:
-    return exchange.headers.get(_OPT_OUT, "").strip().lower() == "off"
+def _wish(exchange: Exchange) -> str:
+    return exchange.headers.get(_WISH, "").strip().lower()
+
+
+def _sign_for(exchange: Exchange, grammar: str) -> bytes:
+    """What tells a client of this grammar that somebody works for it."""
+    if grammar == ANTHROPIC:
+        return PING
+    if grammar != RESPONSES_API:
+        return COMMENT
+    counts = exchange.headers.get("originator", "").lower().startswith("codex") or _wish(exchange) == "events"
+    return HEARTBEAT if counts else COMMENT
 
 
 PLUGIN = PluginSpec("early_start", EarlyStart, needs=(STREAM,))

@@ -1,6 +1,6 @@
 """Server-sent events: their syntax, and for each grammar of streams what ends one, well or not."""
 
-from plugins.sse.events import COMMENT, DONE, KEEP_ALIVES, PING, boundary, event, events, frames, parse
+from plugins.sse.events import COMMENT, DONE, HEARTBEAT, KEEP_ALIVES, PING, boundary, event, events, frames, parse
 from plugins.sse.gate import HELD_LIMIT, EventGate
 from plugins.sse.messages import MessagesGate
 from plugins.sse.responses import ResponsesGate
@@ -8,6 +8,7 @@ from plugins.sse.responses import ResponsesGate
 __all__ = [
     "COMMENT",
     "DONE",
+    "HEARTBEAT",
     "HELD_LIMIT",
     "KEEP_ALIVES",
     "PING",

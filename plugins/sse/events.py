@@ -14,7 +14,14 @@ PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
 COMMENT: Final = b": keep-alive\n\n"
 """A sign of life that no client of any grammar sees as an event."""
 
-KEEP_ALIVES: Final = (PING, COMMENT)
+HEARTBEAT: Final = b'event: keepalive\ndata: {"type":"keepalive","sequence_number":0}\n\n'
+"""A sign of life that is an event of a Responses stream, as OpenAI's own have it.
+
+Codex counts events, and comments are none. Libraries of OpenAI fail on one that comes before `response.created`, and
+older ones on any.
+"""
+
+KEEP_ALIVES: Final = (PING, COMMENT, HEARTBEAT)
 """Chunks that say nothing of the answer."""
 
 _BOM: Final = b"\xef\xbb\xbf"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 from kernel import Rejection
 from plugins.envelopes import TOO_LONG, rejection_of
 from plugins.slots import WorkerRejection
-from plugins.sse.events import COMMENT, event, events, parse
+from plugins.sse.events import COMMENT, HEARTBEAT, event, events, parse
 from plugins.sse.named import NamedGate, is_error
 
 _CREATED: Final = b"response.created"
@@ -60,7 +60,7 @@ class ResponsesGate(NamedGate):
         return rejection.code or "internal_error", rejection.message
 
     def _pass(self, chunk: bytes) -> bytes:
-        if chunk is COMMENT:
+        if chunk is COMMENT or chunk is HEARTBEAT:
             self._kept_alive = True
             return chunk
         odd = chunk.startswith((b":", b"\n")) or b"\n:" in chunk or b"\r" in chunk
