@@ -36,10 +36,10 @@ class Extension:
 
 def find_extensions(group: str) -> dict[str, Extension]:
     """The entry points of `group` by name; raises `DiscoveryError` where two distributions offer one name."""
-    found: dict[str, Extension] = {}
-    problems = []
+    found, problems, known = dict[str, Extension](), list[str](), dict[object, tuple[str, str]]()
     for entry in entry_points(group=group):
-        name, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
+        told = known.get(dist := entry.dist)  # to read a distribution is slow, and most entries are of the same
+        name, version = known[dist] = told or ((dist.name, dist.version) if dist else ("?", "?"))
         other = found.setdefault(entry.name, Extension(entry.name, name, version, entry))
         if (other.distribution, other.entry.value) != (name, entry.value):
             problems.append(f"{group}: {entry.name!r} is offered by {other.distribution} and by {name}")
