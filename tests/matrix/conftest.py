@@ -2,8 +2,11 @@
 
 import gc
 from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -15,6 +18,13 @@ from tests.matrix.table import CELLS, LEGEND, Cell, lines, write_markdown
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """The event loop that the kernel serves on."""
     return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _installed() -> Iterator[None]:
+    """Look once for what is installed, which takes as long as a cell and is the same for all."""
+    with patch("kernel.discovery.entry_points", cache(entry_points)):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from plugins.dispatch.worker import Worker
 from plugins.host.listener import bind
 from plugins.host.routes import build_routes
 from plugins.host.server import Hooks, KernelServer, build_config
-from plugins.metrics import exposition
+from plugins.metrics import REGISTRY
 from tests.matrix.client import Asked, Client
 from tests.matrix.setups import MODEL, Limits, Setup, configuration
 
@@ -120,10 +120,19 @@ async def until(holds: Callable[[], object], seconds: float = SETTLE_SECONDS) ->
 
 
 def read_metrics() -> Metrics:
-    """Every sample that `/metrics` shows, but for times and the process' own."""
-    lines = exposition()[0].decode().splitlines()
-    pairs = (line.rpartition(" ")[::2] for line in lines if not line.startswith(("#", "process_", "python_")))
-    return {name: float(value) for name, value in pairs if not name.partition("{")[0].endswith(("_created", "_sum"))}
+    """Every sample as `/metrics` names it, but for times, their sums and buckets, and the process' own."""
+    return {
+        _named(sample.name, sample.labels): sample.value
+        for metric in REGISTRY.collect()
+        if not metric.name.startswith(("process_", "python_"))
+        for sample in metric.samples
+        if not sample.name.endswith(("_created", "_sum", "_bucket"))
+    }
+
+
+def _named(name: str, labels: Mapping[str, str]) -> str:
+    pairs = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{pairs}}}" if pairs else name
 
 
 @asynccontextmanager
