@@ -23,8 +23,7 @@ def compose(plugins: Sequence[tuple[str, Plugin, bool]], *, timed: bool = False)
     chain = _end(names[-1], len(plugins))
     for index, (name, plugin, fail_open) in reversed([*enumerate(plugins)]):
         step = _timed(name, plugin) if timed else plugin
-        step = _fail_open(name, step) if fail_open else step
-        chain = _link((name, step, fail_open), chain, index, names[index])
+        chain = _link((name, step, fail_open), chain, index, names[index], noted=index > 0 and plugins[index - 1][2])
     return chain
 
 
@@ -36,56 +35,45 @@ def _end(name: str, depth: int) -> CallNext:
     return end
 
 
-def _link(named: tuple[str, Plugin, bool], inner: CallNext, index: int, caller: str) -> CallNext:
+def _link(named: tuple[str, Plugin, bool], inner: CallNext, index: int, caller: str, *, noted: bool) -> CallNext:
+    """One plugin with what stands further in; with `noted` its caller is fail-open, and may need again what it gave."""
     name, plugin, fail_open = named
 
     async def link(exchange: Exchange) -> Reply:
-        if exchange.depth != index:
-            raise ChainError(caller, "called call_next twice")
-        exchange.depth = index + 1
         try:
+            if exchange.depth != index:
+                raise ChainError(caller, "called call_next twice")
+            exchange.depth = index + 1
             reply = await plugin(exchange, inner)
             if reply.__class__ not in REPLIES:
                 raise ChainError(name, f"returned {type(reply).__name__}, not a Reply")
         except Exception as error:
-            exchange.blame(error, name)
-            raise
+            if not fail_open or _is_passed(exchange, error):
+                exchange.blame(error, error.plugin if isinstance(error, ChainError) else name)
+                if noted:
+                    exchange.given.append((index, error))
+                raise
+            log.exception("plugin.failed", plugin=name, went_on=True)
+            reply = await _give_again(exchange, inner, index + 1)
         if reply.__class__ is StreamReply:
             exchange.track(reply, name, fail_open=fail_open)
+        if noted:
+            exchange.given.append((index, reply))
         return reply
 
     return link
 
 
-def _fail_open(name: str, plugin: Plugin) -> Plugin:
-    """A plugin without which the chain goes on: when it fails, its inner reply is used, or made."""
+def _is_passed(exchange: Exchange, error: Exception) -> bool:
+    return isinstance(error, Rejection | ClientGone) or any(given is error for _, given in exchange.given)
 
-    async def guarded(exchange: Exchange, call_next: CallNext) -> Reply:
-        passed: list[Reply | Exception] = []
 
-        async def remember(exchange: Exchange) -> Reply:
-            try:
-                passed.append(reply := await call_next(exchange))
-            except Exception as error:
-                passed.append(error)
-                raise
-            return reply
-
-        try:
-            reply = await plugin(exchange, remember)
-            if reply.__class__ not in REPLIES:
-                raise ChainError(name, f"returned {type(reply).__name__}, not a Reply")
-        except Exception as error:
-            if error in passed or isinstance(error, Rejection | ClientGone):
-                raise
-            log.exception("plugin.failed", plugin=name, went_on=True)
-            given = passed[0] if passed else await call_next(exchange)
-            if isinstance(given, Exception):
-                raise given from None
-            return given
-        return reply
-
-    return guarded
+async def _give_again(exchange: Exchange, inner: CallNext, index: int) -> Reply:
+    """What the link at `index` gave to a fail-open plugin that failed; it is made where it was not asked yet."""
+    given = next((given for at, given in exchange.given if at == index), None) or await inner(exchange)
+    if isinstance(given, Exception):
+        raise given from None
+    return given
 
 
 def _timed(name: str, plugin: Plugin) -> Plugin:

@@ -2,16 +2,16 @@
 
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import frozen
 from starlette.datastructures import Headers
 from structlog.stdlib import get_logger
 
 from kernel.race import Interruptible, Receive, finish, outcome_of
-from kernel.reply import NEVER_BEGUN, Outcome, StreamReply
+from kernel.reply import NEVER_BEGUN, Outcome, Reply, StreamReply
 from kernel.wire import read_body
 
 T = TypeVar("T")
@@ -35,6 +35,12 @@ class Slot(Generic[T]):
     """A typed key of an exchange. Its identity is the object; the name is for people."""
 
     name: str
+
+
+class Getter(Protocol):
+    """Gives a slot's value, or None while it is empty."""
+
+    def __call__(self, slot: Slot[T], /) -> T | None: ...  # noqa: D102
 
 
 class Resources:
@@ -77,33 +83,42 @@ class Exchange(Interruptible):
     """One request: what came in, what plugins leave for each other, and what must be given back.
 
     `id` is the client's `x-request-id` where that is usable, else a new one; it goes out with the answer. `arrived` is
-    a reading of `time.monotonic()` in seconds, `scope` is ASGI's, `headers` take names in any case.
+    a reading of `time.monotonic()` in seconds, `scope` is ASGI's, `headers` take names in any case. `sent` has the
+    headers by their names as ASGI gives them, the last of each: a quick look at whether one is there.
     """
 
     __slots__ = (
         "_blamed", "_slots", "_streams",
-        "arrived", "depth", "endpoint", "headers", "id", "resources", "scope", "timings",
+        "arrived", "depth", "endpoint", "get", "given", "id", "resources", "scope", "sent", "timings",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, scope: MutableMapping[str, Any], receive: Receive) -> None:
         super().__init__(receive)
         self.endpoint, self.scope = endpoint, scope
-        self.id = _request_id(scope["headers"])
+        self.sent: dict[bytes, bytes] = dict(scope["headers"])
+        self.id = _request_id(scope["headers"] if b"x-request-id" in self.sent else ())
         self.arrived = monotonic()
         self.resources = Resources()
         self.depth = 0
         self.timings: list[tuple[str, float]] | None = None
-        self.headers = Headers(raw=scope["headers"])
         self._slots: dict[Slot[Any], Any] = {}
+        self.get: Getter = self._slots.get
+        self.given: list[tuple[int, Reply | Exception]] = []
         self._streams: list[StreamReply] = []
         self._blamed: tuple[BaseException, str] | None = None
 
-    async def read(self, limit: int, seconds: float = 60.0) -> bytes:
+    @property
+    def headers(self) -> Headers:
+        """The headers that came in."""
+        return Headers(raw=self.scope["headers"])
+
+    def read(self, limit: int, seconds: float = 60.0) -> Coroutine[Any, Any, bytes]:
         """Read the body, once.
 
         Raises `Rejection`: 413 larger than `limit` bytes, 408 slower than `seconds`, 400 cut short; or `ClientGone`.
         """
-        return await read_body(self, self._receive, self.scope, limit, seconds)
+        length = self.sent.get(b"content-length", b"")
+        return read_body(self, self.scope, int(length[:20]) if length.isdigit() else 0, limit, seconds)
 
     def __getitem__(self, slot: Slot[T]) -> T:
         try:
@@ -116,10 +131,6 @@ class Exchange(Interruptible):
 
     def __contains__(self, slot: Slot[Any]) -> bool:
         return slot in self._slots
-
-    def get(self, slot: Slot[T]) -> T | None:
-        """The slot's value, or None while it is empty."""
-        return self._slots.get(slot)
 
     def track(self, stream: StreamReply, owner: str, *, fail_open: bool) -> None:
         """Note a stream that `owner` returned: it hears an outcome even if no one writes it."""

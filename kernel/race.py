@@ -50,11 +50,11 @@ class Guard:
 class Interruptible:
     """One request that may have to stop; no task races with its own: the latest guarded block is cancelled."""
 
-    __slots__ = ("_gone", "_receive", "_timer", "_watcher", "guards", "loop", "may_watch", "reason")
+    __slots__ = ("_gone", "_timer", "_watcher", "guards", "loop", "may_watch", "reason", "receive")
 
     def __init__(self, receive: Receive) -> None:
         self.loop = asyncio.get_running_loop()
-        self._receive = receive
+        self.receive = receive
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._gone: asyncio.Future[None] | None = None
@@ -103,7 +103,7 @@ class Interruptible:
             self.watch()
 
     async def _await_disconnect(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self.receive())["type"] != "http.disconnect":
             pass
         self.interrupt(ClientGone("the client hung up"))
         if self._gone is not None and not self._gone.done():

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from structlog.stdlib import get_logger
 
 from kernel.errors import ClientGone, Rejection
-from kernel.race import Interruptible, Receive
+from kernel.race import Interruptible
 from kernel.reply import CLIENT_GONE, COMPLETED, FAILED, BytesReply, Headers, Link, Outcome, StreamReply
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -21,36 +21,37 @@ log = get_logger()
 
 
 async def read_body(
-    request: Interruptible, receive: Receive, scope: MutableMapping[str, Any], limit: int, seconds: float
+    request: Interruptible, scope: MutableMapping[str, Any], announced: int, limit: int, seconds: float
 ) -> bytes:
-    """Read a whole request body; what it raises is told at `Exchange.read`."""
+    """Read a whole request body, of `announced` bytes if that is known; `Exchange.read` tells what it raises."""
     if request.may_watch:
         raise RuntimeError("the body of this request was read already")
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value[:20]) > limit:
-            raise _rejection(413, f"the request body is larger than {limit} bytes", "body_too_large")
-    late = f"the request body did not arrive within {seconds:g} s"
-    timer = request.loop.call_later(seconds, lambda: request.interrupt(_rejection(408, late)))
+    _check_size(announced, limit)
+    timer = request.loop.call_later(
+        seconds, lambda: request.interrupt(_rejection(408, f"the request body did not arrive within {seconds:g} s"))
+    )
     parts: list[bytes] = []
-    size = 0
+    size, more = 0, True
     try:
         with request.interruptible():
-            while True:
-                message = await receive()
+            while more:
+                message = await request.receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGone("the client hung up in the middle of its body")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > limit:
-                    raise _rejection(413, f"the request body is larger than {limit} bytes", "body_too_large")
-                if not message.get("more_body", False):
-                    break
-                if scope.get("state", {}).get(TRUNCATED):
+                parts.append(part := message.get("body", b""))
+                _check_size(size := size + len(part), limit)
+                more = message.get("more_body", False)
+                if more and scope.get("state", {}).get(TRUNCATED):
                     raise _rejection(400, "the request body ended before its announced length")
     finally:
         timer.cancel()
     request.may_watch = True
     return b"".join(parts)
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise _rejection(413, f"the request body is larger than {limit} bytes", "body_too_large")
 
 
 def _rejection(status: int, message: str, code: str | None = None) -> Rejection:

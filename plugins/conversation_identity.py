@@ -25,6 +25,7 @@ HEADERS: Final = (
 ID_LIMIT: Final = 1024
 _SESSION: Final = re.compile(r"^user_.+_session_([0-9A-Za-z-]+)$")
 _RANK: Final = {name.encode(): rank for rank, name in enumerate(HEADERS)}
+_FIELDS: Final = frozenset(("conversation_params", "prompt_cache_key", "client_metadata", "metadata"))
 
 
 def _header_name(_instance: object, _attribute: object, value: str | None) -> None:
@@ -64,12 +65,15 @@ class ConversationIdentity:
 
 def _find(exchange: Exchange) -> tuple[str, str] | None:
     payload = exchange[PAYLOAD]
+    headers = None if exchange.sent.keys().isdisjoint(_RANK) else _from_headers(exchange)
+    if _FIELDS.isdisjoint(payload.data):
+        return headers
     params = payload.data.get("conversation_params")
     if params is not None:
         if "subagent_affinity_id" in params:
             del payload.edit()["conversation_params"]["subagent_affinity_id"]
         return str(params["conversation_id"]).strip(), "conversation_params"
-    return _from_headers(exchange) or _from_body(payload.data) or _from_user(payload.data)
+    return headers or _from_body(payload.data) or _from_user(payload.data)
 
 
 def _parent(exchange: Exchange, wanted: str) -> str | None:

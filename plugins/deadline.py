@@ -14,7 +14,7 @@ from plugins.sse import KEEP_ALIVES
 
 _ASKED: Final = b"x-request-timeout"
 _GRPC: Final = b"grpc-timeout"
-_ASKING: Final = (_ASKED, _GRPC)
+_ASKING: Final = frozenset((_ASKED, _GRPC))
 _SECONDS: Final = re.compile(rb"\d{1,9}(?:\.\d{1,9})?")
 _GRPC_TIMEOUT: Final = re.compile(rb"(\d{1,8})([HMSmun])")
 _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -47,10 +47,9 @@ class Deadline:
             Rejection: 504, a limit was reached; 400, the client's cannot be read.
         """
         seconds = self.seconds
-        for name, value in exchange.scope["headers"]:
-            if name in _ASKING:
-                asked = _read(name, value)
-                seconds = asked if seconds is None else min(seconds, asked)
+        if not _ASKING.isdisjoint(exchange.sent):
+            asked = min(_read(name, value) for name, value in exchange.scope["headers"] if name in _ASKING)
+            seconds = asked if seconds is None else min(seconds, asked)
         paced = (self.first_byte_seconds or self.silence_seconds) is not None and exchange.get(STREAM)
         if seconds is None and not paced:
             return await call_next(exchange)

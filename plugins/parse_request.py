@@ -41,9 +41,8 @@ class ParseRequest:
         """
         check = CHECKS.get(exchange.endpoint)
         if check is not None:
-            for name, value in exchange.scope["headers"]:
-                if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-                    raise Rejection(415, _COMPRESSED, "unsupported_encoding", _PLAIN)
+            if b"content-encoding" in exchange.sent:
+                _check_encoding(exchange)
             began = monotonic()
             raw = await exchange.read(self.max_body_bytes, self.body_timeout_seconds)
             exchange[BODY_SECONDS] = monotonic() - began
@@ -65,6 +64,12 @@ class ParseRequest:
         if "store" not in self._told:
             self._told.add("store")
             log.warning("store.ignored", endpoint=RESPONSES.name)
+
+
+def _check_encoding(exchange: Exchange) -> None:
+    for name, value in exchange.scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise Rejection(415, _COMPRESSED, "unsupported_encoding", _PLAIN)
 
 
 def _decode(raw: bytes) -> dict[str, Any]:

@@ -14,7 +14,7 @@ _FIELDS: Final = frozenset(
     )
 )
 _PREFIX: Final = "bootstrap_"
-_NESTED: Final = ("vllm_xargs", "extra_body", "extra_args", "sampling_params")
+_NESTED: Final = frozenset(("vllm_xargs", "extra_body", "extra_args", "sampling_params"))
 """Where servers take further fields from, as they take those of the handoff."""
 
 
@@ -23,12 +23,15 @@ def strip_handoffs(payload: Payload) -> None:
 
     From a client they could name any address, stop another client's request, or crash a worker.
     """
-    for name in [name for name in payload.data if _is_handoff(name)]:
-        del payload.edit()[name]
-    for name in _NESTED:
-        nested: Any = payload.data.get(name)
-        if isinstance(nested, dict) and any(map(_is_handoff, nested)):
-            payload.edit()[name] = {key: value for key, value in nested.items() if not _is_handoff(key)}
+    data = payload.data
+    if not _FIELDS.isdisjoint(data) or _PREFIX in "\n".join(data):
+        for name in [name for name in data if _is_handoff(name)]:
+            del payload.edit()[name]
+    if not _NESTED.isdisjoint(data):
+        for name in _NESTED:
+            nested: Any = data.get(name)
+            if isinstance(nested, dict) and any(map(_is_handoff, nested)):
+                payload.edit()[name] = {key: value for key, value in nested.items() if not _is_handoff(key)}
 
 
 def _is_handoff(name: str) -> bool:

@@ -35,12 +35,8 @@ def headers_for_worker(exchange: Exchange) -> dict[str, str]:
         "accept-encoding": "identity",
         "x-request-id": exchange.id,
     }
-    for name, value in exchange.scope["headers"]:
-        passed = _PASSED_ON.get(name)
-        if passed is not None and passed not in headers:
-            text = value.decode("latin-1")
-            if is_plain(text):
-                headers[passed] = text
+    if not _PASSED_ON.keys().isdisjoint(exchange.sent):
+        _pass_on(exchange, headers)
     trace = exchange.get(TRACE)
     if trace is not None:
         headers.pop("tracestate", None)
@@ -48,8 +44,20 @@ def headers_for_worker(exchange: Exchange) -> dict[str, str]:
     return headers
 
 
+def _pass_on(exchange: Exchange, headers: dict[str, str]) -> None:
+    for name, value in exchange.scope["headers"]:
+        passed = _PASSED_ON.get(name)
+        if passed is not None and passed not in headers:
+            text = value.decode("latin-1")
+            if is_plain(text):
+                headers[passed] = text
+
+
 def headers_for_client(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     """Of a worker's headers those about limits: when to come back, and what is left until then."""
+    names = "\n".join(headers).lower()
+    if "ratelimit" not in names and "retry-after" not in names:
+        return []
     return [
         (kept, value)
         for name, value in headers.items()
