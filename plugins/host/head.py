@@ -5,7 +5,7 @@ import socket
 from contextlib import suppress
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from plugins.host.cycle import CycleProtocol
 
 HEAD_BYTES: Final = 64 * 1024
 """How large a request line and its headers may be together."""
@@ -21,7 +21,7 @@ class HeadTooLarge(Exception):
         super().__init__(f"the request line and headers are larger than {HEAD_BYTES} bytes")
 
 
-class HeadProtocol(HttpToolsProtocol):
+class HeadProtocol(CycleProtocol):
     """uvicorn's protocol on httptools, with limits for the head and without Nagle's algorithm."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -26,6 +26,11 @@ class Outlet:
         """Take the next thing that is written for the head of an answer."""
         self._expects = True
 
+    def hold(self, head: bytes) -> None:
+        """Hold the head of an answer back until its body comes, which is about to."""
+        self._expects = False
+        self._head = head
+
     def write(self, data: bytes) -> None:
         """Write something, behind what was held back."""
         if self._expects:

@@ -40,13 +40,13 @@ class KernelProtocol(WritingProtocol):
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._running = cycle
-        self._outlet.expect_head()
+        self.outlet.expect_head()
         super()._start_asgi_task(cycle, app)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take over a connection."""
         super().connection_made(transport)
-        self._outlet = Outlet(transport, self._close, self.loop)
+        self.outlet = Outlet(transport, self._close, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of a connection."""
@@ -70,15 +70,9 @@ class KernelProtocol(WritingProtocol):
         if not self._deaf:
             super().data_received(data)
 
-    def on_headers_complete(self) -> None:
-        """Start to answer a request."""
-        super().on_headers_complete()
-        if self.cycle is not None:
-            self.cycle.transport = self._outlet  # type: ignore[assignment]
-
     def on_response_complete(self) -> None:
         """Go on to the next request of the connection, or refuse the malformed one that came next."""
-        self._outlet.flush()
+        self.outlet.flush()
         if self._lingers:
             self.server_state.total_requests += 1
             return
@@ -156,14 +150,14 @@ class KernelProtocol(WritingProtocol):
 
     def _close(self) -> None:
         """Close after an answer; one that was given before all of its request came must not be lost."""
-        self._outlet.flush()
+        self.outlet.flush()
         if self.cycle.response_complete and self.cycle.more_body:
             self._linger()
         else:
             self.transport.close()
 
     def _linger(self) -> None:
-        self._outlet.flush()
+        self.outlet.flush()
         if self._half_open or not self.transport.can_write_eof():
             self.transport.close()
             return
