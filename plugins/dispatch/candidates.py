@@ -8,6 +8,7 @@ from typing import Final, overload
 
 from attrs import define, field
 
+from plugins.board import own_place
 from plugins.dispatch.levels import next_in
 from plugins.dispatch.roster import Roster
 from plugins.dispatch.worker import Worker
@@ -93,10 +94,10 @@ class Turn:
     """Remembers the place of the worker that was chosen last.
 
     The place is one in the configuration and not among the candidates, so that the neighbour of a worker that
-    is down does not get its share on top of its own.
+    is down does not get its share on top of its own. Of several processes each begins one worker further on.
     """
 
-    last: int = -1
+    last: int = field(factory=lambda: own_place() - 1)
 
 
 def select(roster: Roster, but: Collection[Worker] = (), avoid: Iterable[str] = ()) -> Candidates | None:

@@ -1,10 +1,11 @@
 """The contract of a policy, which chooses the worker of a leg, and of what it may do besides."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from attrs import define, field, frozen
 
+from plugins.board import Record
 from plugins.dispatch.candidates import Candidates
 from plugins.dispatch.client import Client
 from plugins.dispatch.prompt import Prompt
@@ -101,6 +102,35 @@ class HearsLeaving(Protocol):
 
     def left(self, worker: Worker, /) -> None:
         """Called when a worker is gone. Its index may be given to another one, and what it still has ends later."""
+        ...
+
+
+class Choices(Protocol):
+    """The same pool in the other processes on this port."""
+
+    def tell(self, worker: Worker, kind: int, numbers: Sequence[int], /) -> int:
+        """Tell what a worker was chosen for, and return when that was, in nanoseconds that all processes count.
+
+        `kind`, from 0 to 255, and `numbers`, which have 64 bits and a sign, are the policy's own. Hashes of strings are
+        the same in all of the processes.
+        """
+        ...
+
+    def hear(self) -> None:
+        """Have `heard` called with what was told until now, which else happens within some hundredths of a second."""
+        ...
+
+
+@runtime_checkable
+class TellsChoices(Protocol):
+    """A policy that remembers what it chose, and should know what other processes on the same port did."""
+
+    def join(self, choices: Choices, /) -> None:
+        """Called before the first choice, in one of several processes alone."""
+        ...
+
+    def heard(self, worker: Worker, record: Record, /) -> None:
+        """Called with what another process told of a worker, whether or not that takes requests here."""
         ...
 
 

@@ -29,6 +29,7 @@ from plugins.dispatch.policy import (
 )
 from plugins.dispatch.roster import Roster
 from plugins.dispatch.shares import Shares
+from plugins.dispatch.state.roster import make_roster, pool_name
 from plugins.dispatch.transports.choice import ChosenClient, Transport
 from plugins.dispatch.transports.tls import TlsConfig
 from plugins.dispatch.worker import Reservation, Role, Worker
@@ -88,9 +89,9 @@ class Pool:
         self._prepares = policy if isinstance(policy, Prepares) else None
         self._hears = policy if isinstance(policy, HearsEndings) else None
         self._listens = policy if isinstance(policy, HearsTurns) else None
-        unit = 1 if self._weighs is None else self._weighs.unit
         # what the policy chooses from, and what tells it who takes requests
-        self._roster = Roster(Shares(settings.health.slow_start_seconds), unit, self._turned, self._forget)
+        name, shares = pool_name(settings.model, settings.role), Shares(settings.health.slow_start_seconds)
+        self._roster = make_roster(name, policy, shares, self._turned, self._forget)
         self.breakers = Breakers(settings.model, settings.role, settings.breaker, self._roster)
         self._watch = Watch(
             settings.model, settings.role, settings.health, self.client, self.headers, self._roster.refresh

@@ -38,11 +38,17 @@ class Child:
     failures: int = 0
     due: float = 0.0
 
-    def start(self, arguments: Sequence[str], listener: socket.socket, environment: Mapping[str, str]) -> socket.socket:
-        """Start the process, which serves `listener`; returns the link to it, raises `OSError`."""
+    def start(
+        self,
+        arguments: Sequence[str],
+        listener: socket.socket,
+        environment: Mapping[str, str],
+        descriptors: Sequence[int] = (),
+    ) -> socket.socket:
+        """Start the process, which serves `listener` and has `descriptors`; returns the link, raises `OSError`."""
         ours, theirs = socket.socketpair()
         with theirs:
-            passed = (listener.fileno(), theirs.fileno())
+            passed = (listener.fileno(), theirs.fileno(), *descriptors)
             # -P keeps the current folder out of the import path, as the script `kernel` does
             program = [sys.executable, "-P", "-m", "plugins.host", "run"]
             try:

@@ -2,29 +2,23 @@
 
 import os
 import selectors
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from attrs import define, field
-from prometheus_client.multiprocess import mark_process_dead
 from structlog.stdlib import get_logger
 
 from plugins.host.child import Child
 from plugins.host.server import INTERRUPT_SECONDS, STOP_SECONDS
+from plugins.host.shared import Shared, sharing
 from plugins.host.terminal import Terminal
-from plugins.tallies import MULTIPROCESS
 
 MAXIMUM_FAILURES: Final = 5
 """So many starts in a row may fail while nothing serves."""
-
-PROCESS_NUMBER: Final = "TRTLLM_DISAGG_WORKER_PROCESS_ID"
-"""Tells a process its number among those of this machine, which is part of the handoff ids that it makes."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -43,7 +37,7 @@ class Supervisor:
     _terminal: Terminal = field(factory=Terminal, init=False)
     _children: list[Child] = field(factory=list, init=False)
     _selector: selectors.BaseSelector = field(factory=selectors.DefaultSelector, init=False)
-    _folder: str = field(default="", init=False)
+    _shared: Shared = field(init=False)
     _announced: bool = field(default=False, init=False)
     _served: bool = field(default=False, init=False)
     _deadline: float | None = field(default=None, init=False)  # while stopping: when to use force
@@ -52,8 +46,7 @@ class Supervisor:
     def run(self) -> int:
         """Serve until a signal says to stop; returns the exit code."""
         with ExitStack() as stack:
-            self._folder = tempfile.mkdtemp(prefix="disagg-kernel-metrics-")
-            stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            self._shared = stack.enter_context(sharing(self.count))
             stack.enter_context(self._signals())
             stack.callback(self._kill)
             self._children = [Child() for _ in range(self.count)]
@@ -135,10 +128,9 @@ class Supervisor:
                 self._start(child)
 
     def _start(self, child: Child) -> None:
-        place = str(self._children.index(child))
-        environment = {**os.environ, MULTIPROCESS: self._folder, PROCESS_NUMBER: place}
+        environment = self._shared.environment(self._children.index(child))
         try:
-            link = child.start(self.arguments, self.listener, environment)
+            link = child.start(self.arguments, self.listener, environment, self._shared.descriptors)
         except OSError as error:
             child.clear(time.monotonic())
             log.error("process.unstarted", error=str(error))  # noqa: TRY400
@@ -147,11 +139,11 @@ class Supervisor:
         self._selector.register(link, selectors.EVENT_READ, child)
 
     def _reap(self) -> None:
-        for child in self._children:
+        for place, child in enumerate(self._children):
             if child.process is None or (code := child.process.poll()) is None:
                 continue
             pid, served = child.process.pid, child.serves
-            mark_process_dead(pid, self._folder)  # type: ignore[no-untyped-call]
+            self._shared.forget(place, pid)
             if child.link is not None:
                 with suppress(KeyError):
                     self._selector.unregister(child.link)

@@ -25,10 +25,11 @@ CHAT = "/v1/chat/completions"
 
 @define(eq=False)
 class FakeWorker:
-    """An OpenAI-compatible worker whose streams go on until `released`."""
+    """An OpenAI-compatible worker whose streams go on until `released`; `asked` counts the requests."""
 
     url: str = ""
     released: asyncio.Event = field(factory=asyncio.Event)
+    asked: int = 0
     loop: asyncio.AbstractEventLoop | None = None
 
     def release(self) -> None:
@@ -39,6 +40,7 @@ class FakeWorker:
     async def chat(self, asked: web.Request) -> web.StreamResponse:
         """Answer, or begin a stream."""
         body = await asked.json()
+        self.asked += 1
         if not body.get("stream"):
             return web.json_response({"id": "c", "object": "chat.completion", "choices": []})
         reply = web.StreamResponse(headers={"content-type": "text/event-stream"})

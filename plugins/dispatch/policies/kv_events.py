@@ -6,45 +6,36 @@ from math import ceil
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-from attrs import Factory, define, field, frozen, validators
+from attrs import Factory, field, frozen, validators
 
-from plugins.dispatch.candidates import Candidates, Turn
-from plugins.dispatch.policies.kv_index import Holding, KvIndex
+from plugins.board import Record
+from plugins.dispatch.candidates import Candidates
+from plugins.dispatch.policies.kv_index import Holding
 from plugins.dispatch.policies.kv_prompt import KvPrompt, OwnNumbering, Preparation
 from plugins.dispatch.policies.kv_sources import KvSource, check_libraries
+from plugins.dispatch.policies.kv_state import KvState
 from plugins.dispatch.policies.pins import Pins
 from plugins.dispatch.policies.polled_source import PolledSource
-from plugins.dispatch.policies.prefix_index import groups
 from plugins.dispatch.policies.scores import best
 from plugins.dispatch.policies.tokenizer import load_tokenizer
 from plugins.dispatch.policies.trtllm_hashes import BLOCK_TOKENS, BlockKeys
 from plugins.dispatch.policies.zmq_addresses import check_address
 from plugins.dispatch.policies.zmq_bound import BoundZmqSource
 from plugins.dispatch.policies.zmq_source import ZmqSource
-from plugins.dispatch.policy import Facts, Match, Site
+from plugins.dispatch.policy import Choices, Facts, Match, Site
 from plugins.dispatch.worker import Worker
 
 SIZES: Final = 4
 """Sizes of blocks for which a prompt's blocks are numbered; usually all workers have the same."""
 
 
-@define(eq=False)
-class _State:
-    """What runs."""
-
-    preparation: Preparation
-    pins: Pins
-    index: KvIndex = field(factory=KvIndex)
-    holdings: dict[Worker, Holding] = field(factory=dict)
-    turn: Turn = field(factory=Turn)
-    site: Site | None = None
-    source: KvSource | None = None
-
-
-def _make_state(policy: "KvEvents") -> _State:
+def _make_state(policy: "KvEvents") -> KvState:
     tokenizer = None if policy.tokenizer is None else load_tokenizer(policy.tokenizer, policy.chat_template)
-    numbering = OwnNumbering() if policy.source == "zmq" else BlockKeys()
-    return _State(Preparation(tokenizer, numbering), Pins(policy.max_sessions))
+    polled = policy.source == "polled"
+    numbering = BlockKeys() if polled else OwnNumbering()
+    return KvState(
+        Preparation(tokenizer, numbering), Pins(policy.max_sessions), policy.max_blocks_per_worker, unsigned=polled
+    )
 
 
 def _make_source(policy: "KvEvents", site: Site, holding: Callable[[Worker], Holding]) -> KvSource:
@@ -91,7 +82,7 @@ class KvEvents:
     ranks: int = field(default=1, validator=[validators.ge(1), validators.le(1024)])
     tokenizer: Path | None = None
     chat_template: Path | None = None
-    _state: _State = field(init=False, default=Factory(_make_state, takes_self=True), eq=False, repr=False)
+    _state: KvState = field(init=False, default=Factory(_make_state, takes_self=True), eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_libraries(self.source)
@@ -120,14 +111,18 @@ class KvEvents:
     def choose(self, candidates: Candidates, facts: Facts, /) -> Worker:
         """The worker of the conversation, else the one with the best of cache and load."""
         state = self._state
+        if state.choices is not None:
+            state.choices.hear()
         prompt = facts.notes
         if not isinstance(prompt, KvPrompt):  # nobody prepared it
             prompt = facts.notes = state.preparation.make(facts, facts.prompt.ids, self._sizes())
         candidates = self._below_cap(candidates)
-        found = self._groups(prompt, candidates.mask)
+        found = state.groups(prompt, candidates.mask, self._unit)
         worker = state.pins.get(prompt.pin)
         if worker is None or worker not in candidates:
             worker, _ = best(candidates, found, self.load_weight, state.turn)
+        if state.choices is not None:
+            state.announce(prompt.pin, worker)
         state.pins.put(prompt.pin, worker)
         cached = next((depth for depth, mask in found if mask >> worker.index & 1), 0.0)
         facts.match = Match(round(cached * self._unit), prompt.tokens) if prompt.tokens else None
@@ -140,9 +135,7 @@ class KvEvents:
             return
         tracks = self.source == "polled" if self.track_routed_blocks is None else self.track_routed_blocks
         if success and tracks and isinstance(prompt, KvPrompt):
-            holding = self.holding(worker)
-            for number in prompt.blocks.get(holding.size or self._unit, ()):
-                holding.store(number, number)
+            state.route(worker, prompt.blocks.get(state.holding(worker).size or self._unit, ()))
         if state.site.roster.takes(worker):
             state.source.finished(worker)
 
@@ -157,11 +150,15 @@ class KvEvents:
         state = self._state
         if state.source is not None:
             state.source.left(worker)
-        holding = state.holdings.pop(worker, None)
-        if holding is not None:
-            holding.clear()
-            holding.resize(None)
-        state.pins.evict(worker)
+        state.forget(worker)
+
+    def join(self, choices: Choices, /) -> None:
+        """Tell other processes where conversations are, and which blocks were sent where."""
+        self._state.choices = choices
+
+    def heard(self, worker: Worker, record: Record, /) -> None:
+        """Know what another process knows."""
+        self._state.hear(worker, record)
 
     @property
     def _unit(self) -> int:
@@ -172,11 +169,7 @@ class KvEvents:
 
     def holding(self, worker: Worker) -> Holding:
         """What is known of a worker's cache."""
-        holding = self._state.holdings.get(worker)
-        if holding is None:
-            holding = Holding(self._state.index, worker.index, self.max_blocks_per_worker)
-            self._state.holdings[worker] = holding
-        return holding
+        return self._state.holding(worker)
 
     def _below_cap(self, candidates: Candidates) -> Candidates:
         """Those that have not too much to do; all of them if that is none."""
@@ -184,17 +177,6 @@ class KvEvents:
             return candidates
         below = candidates.roster.levels.up_to(ceil(self.load_cap * self.max_batch_size)) & candidates.mask
         return Candidates(candidates.roster, below) if below else candidates
-
-    def _groups(self, prompt: KvPrompt, mask: int) -> list[tuple[float, int]]:
-        """Candidates by how much of the prompt they have, in blocks of the usual size, the most first."""
-        found = [
-            (prompt.cached(depth, size) / self._unit, holders)
-            for size, blocks in prompt.blocks.items()
-            for depth, holders in groups(self._state.index.holders, blocks, mask)
-        ]
-        if len(prompt.blocks) > 1:
-            found.sort(reverse=True)
-        return found
 
 
 POLICY = KvEvents

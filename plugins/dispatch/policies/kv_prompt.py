@@ -89,4 +89,5 @@ class Preparation:
         identity = identity_of(facts.conversation)
         if identity is not None:
             return hash(identity)
-        return conversation_key(facts.payload.data, ids)
+        key = conversation_key(facts.payload.data, ids)
+        return key - (1 << 64) if key is not None and key >> 63 else key  # as a hash is, with a sign

@@ -4,11 +4,13 @@ from typing import ClassVar
 
 from attrs import Factory, field, frozen, validators
 
+from plugins.board import Record
 from plugins.dispatch.candidates import Candidates, Turn
 from plugins.dispatch.policies.blocks import prompt_blocks
+from plugins.dispatch.policies.company import Company
 from plugins.dispatch.policies.prefix_index import PrefixIndex
 from plugins.dispatch.policies.scores import best
-from plugins.dispatch.policy import Facts, Match
+from plugins.dispatch.policy import Choices, Facts, Match
 from plugins.dispatch.worker import Worker
 
 
@@ -37,17 +39,31 @@ class Prefix:
         repr=False,
     )
     _turn: Turn = field(init=False, factory=Turn, eq=False, repr=False)
+    _company: Company = field(init=False, factory=Company, eq=False, repr=False)
 
     def choose(self, candidates: Candidates, facts: Facts, /) -> Worker:
         """The worker with the best of cache and load."""
+        choices = self._company.choices
+        if choices is not None:
+            choices.hear()
         blocks = prompt_blocks(facts.prompt, self.tokens_per_block)
         worker, depth = best(
             candidates, self._index.groups(blocks, self._allowed(candidates)), self.load_weight, self._turn
         )
         self._index.add(blocks, worker.index)
+        if choices is not None and depth < len(blocks):
+            choices.tell(worker, 0, blocks[round(depth) :])
         cached = round(depth) * self.tokens_per_block
         facts.match = Match(cached, max(cached, facts.prompt.tokens))
         return worker
+
+    def join(self, choices: Choices, /) -> None:
+        """Tell other processes which worker was sent what it did not have."""
+        self._company.choices = choices
+
+    def heard(self, worker: Worker, record: Record, /) -> None:
+        """Note what another process has sent a worker."""
+        self._index.add(record.numbers, worker.index)
 
     def left(self, worker: Worker, /) -> None:
         """Forget what a worker had that is gone."""

@@ -4,6 +4,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from attrs import define, field, frozen
 
+from plugins.board import own_place
 from plugins.dispatch.candidates import Candidates, Turn
 from plugins.dispatch.policy import Facts
 from plugins.dispatch.roster import Roster
@@ -42,6 +43,9 @@ class Strides:
         now = min(had.values(), default=0.0)
         self._heap = [(had.get(worker.index, now + 1 / worker.share), worker.index) for worker in roster.members]
         heapify(self._heap)
+        for _ in range(0 if had else own_place()):  # several processes do not all begin with the same worker
+            turns, index = self._heap[0]
+            heapreplace(self._heap, (turns + 1 / roster.at(index).share, index))
 
 
 @frozen

@@ -18,10 +18,19 @@ _BEYOND_HASHES: Final = 1 << 64
 
 @define(eq=False)
 class Session:
-    """A conversation on a worker; `blocks` are those by which it is known, the last used at the end."""
+    """A conversation on a worker; `blocks` are those by which it is known, the last used at the end.
+
+    `since` is when it was placed there, in nanoseconds, if that is told between processes.
+    """
 
     worker: Worker
     blocks: OrderedDict[int, None] | None = None
+    since: int = 0
+
+    def place(self, worker: Worker, since: int) -> None:
+        """Move it where another process placed it, unless it was placed later here."""
+        if since >= self.since:
+            self.worker, self.since = worker, since
 
 
 @define(eq=False)
@@ -46,42 +55,53 @@ class Sessions:
         """How many blocks are known."""
         return len(self._owners)
 
-    def named(self, identity: str) -> Session | None:
-        """The session of an identity."""
-        return self._touch(hash(identity))
+    def named(self, number: int) -> Session | None:
+        """The session of an identity, by its hash."""
+        session = self._sessions.get(number)
+        if session is not None:
+            self._sessions.move_to_end(number)
+        return session
 
-    def name(self, identity: str, worker: Worker) -> None:
+    def name(self, number: int, worker: Worker) -> Session:
         """Remember where an identity is."""
-        self._keep(hash(identity), Session(worker))
+        session = Session(worker)
+        self._keep(number, session)
+        return session
 
-    def like(self, blocks: Sequence[int], threshold: float) -> Session | None:
-        """A session which begins with at least so much of a prompt as `threshold` says; it takes the prompt over."""
+    def like(self, blocks: Sequence[int], threshold: float) -> tuple[Session | None, int]:
+        """A session which begins with at least so much of a prompt as `threshold` says; it takes the prompt over.
+
+        And how many of the prompt's blocks it had before.
+        """
         for place in range(len(blocks) - 1, math.ceil(threshold * len(blocks)) - 2, -1):
             owner = self._owners.get(blocks[place])
             if owner is not None:
-                session = self._touch(owner)
+                session = self.named(owner)
                 if session is not None:
                     self._own(owner, session, blocks)
-                    return session
-        return None
+                    return session, place + 1
+        return None, 0
 
-    def begin(self, blocks: Sequence[int], worker: Worker) -> None:
+    def continued(self, blocks: Sequence[int]) -> Session | None:
+        """The session that has the first of some blocks, if there is one; it takes the others over."""
+        owner = self._owners.get(blocks[0])
+        session = None if owner is None else self.named(owner)
+        if owner is not None and session is not None:
+            self._own(owner, session, blocks)
+        return session
+
+    def begin(self, blocks: Sequence[int], worker: Worker) -> Session:
         """Remember where a prompt is that is like no session's."""
         number = next(self._numbers)
         session = Session(worker, OrderedDict())
         self._keep(number, session)
         self._own(number, session, blocks)
+        return session
 
     def evict(self, worker: Worker) -> None:
         """Forget the sessions of a worker that is gone."""
         for key in [key for key, session in self._sessions.items() if session.worker is worker]:
             self._forget(key)
-
-    def _touch(self, key: int) -> Session | None:
-        session = self._sessions.get(key)
-        if session is not None:
-            self._sessions.move_to_end(key)
-        return session
 
     def _keep(self, key: int, session: Session) -> None:
         self._sessions[key] = session

@@ -1,0 +1,1 @@
+"""What policies know of the other processes on the same port."""
