@@ -46,6 +46,10 @@ handoff of the context phase.
 processor time, to find out where a change of the first table comes from. Its parts do not add up to the whole: a plugin
 on its own finds its code and data in the processor's cache.
 
-There is no pass or fail. `--quick` is for a continuous integration that wants to know whether all of it still runs; its
-figures mean nothing.
+`python -m bench calls` needs no clock: it counts the functions that the kernel calls for one request, in lockstep with
+its client and its workers, by stage. The number is the same on any machine, so a test holds it to a ceiling, which
+`tests/bench/calls.toml` has.
+
+There is no pass or fail for what is timed. `--quick` is for a continuous integration that wants to know whether all of
+it still runs; its figures mean nothing.
 """

@@ -11,7 +11,9 @@ import click
 import uvloop
 
 import bench
+from bench.calls import count_calls
 from bench.cases import CASES
+from bench.ceilings import calls_table
 from bench.chain import measure_chain
 from bench.measure import measure
 from bench.processes import BenchError, Cores
@@ -72,6 +74,14 @@ def chain(rounds: int, quick: bool, as_json: bool) -> None:  # noqa: FBT001
         print(json.dumps(sections, indent=2))
         return
     print("\n\n".join(chain_table(title, costs) for title, costs in sections.items()))
+
+
+@main.command(help="Count the calls of functions for a request and for a token, by stage; needs no clock.")
+@JSON
+def calls(*, as_json: bool) -> None:
+    """Count calls."""
+    counted = count_calls()
+    print(json.dumps(counted, indent=2) if as_json else calls_table(counted))
 
 
 def _tell(line: str) -> None:
