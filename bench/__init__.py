@@ -46,6 +46,11 @@ handoff of the context phase.
 processor time, to find out where a change of the first table comes from. Its parts do not add up to the whole: a plugin
 on its own finds its code and data in the processor's cache.
 
+`python -m bench stages` says what each stage of a request costs. The kernel serves a case under Python's profiler, and
+what is found is scaled to what the same process needed for the same case before: a profiler takes its time for each
+call, which is taken off again. What no stage calls is the event loop's, and shared code counts for the stage that calls
+it. A busy machine distorts it more than the first table.
+
 `python -m bench calls` needs no clock: it counts the functions that the kernel calls for one request, in lockstep with
 its client and its workers, by stage. The number is the same on any machine, so a test holds it to a ceiling, which
 `tests/bench/calls.toml` has.

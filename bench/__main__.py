@@ -4,13 +4,15 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import uvloop
 
 import bench
+from bench.budgets import NAMES, measure_stages, stages_table
 from bench.calls import count_calls
 from bench.cases import CASES
 from bench.ceilings import calls_table
@@ -46,18 +48,14 @@ def main(
         return
     cases = [case.quick() if quick else case for case in CASES if not names or case.name in names]
     rounds = 1 if quick else rounds
-    cores = Cores.of_this_machine()
-    os.sched_setaffinity(0, cores.others)
-    if cores.shared:
-        click.echo("one core for all processes: latencies and requests per second mean little", err=True)
+    cores = _move()
     try:
         results = measure(cases, rounds, _tell, cores)
     except BenchError as error:
         sys.exit(f"bench: error: {error}")
     document = summarize(results, cores, rounds, quick=quick)
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        output.joinpath("bench.json").write_text(json.dumps(document, indent=1) + "\n")
+        _write(output / "bench.json", document)
         output.joinpath("bench.md").write_text(markdown(document))
     print(json.dumps(document, indent=1) if as_json else text(document))
 
@@ -76,12 +74,45 @@ def chain(rounds: int, quick: bool, as_json: bool) -> None:  # noqa: FBT001
     print("\n\n".join(chain_table(title, costs) for title, costs in sections.items()))
 
 
+@main.command(help="Measure what each stage of a request costs, in microseconds, under a profiler.")
+@click.option("--case", "names", multiple=True, type=click.Choice(NAMES), help="Only this one.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Profiles of each case.")
+@click.option("--output", type=click.Path(path_type=Path), help="A folder for stages.json.")
+@QUICK
+@JSON
+def stages(names: Sequence[str], rounds: int, output: Path | None, *, quick: bool, as_json: bool) -> None:
+    """Measure stages."""
+    cases = [case.quick() if quick else case for case in CASES if case.name in (names or NAMES)]
+    cores = _move()
+    try:
+        measured = measure_stages(cases, 1 if quick else rounds, _tell, cores)
+    except BenchError as error:
+        sys.exit(f"bench: error: {error}")
+    if output is not None:
+        _write(output / "stages.json", measured)
+    print(json.dumps(measured, indent=1) if as_json else stages_table(measured))
+
+
 @main.command(help="Count the calls of functions for a request and for a token, by stage; needs no clock.")
 @JSON
 def calls(*, as_json: bool) -> None:
     """Count calls."""
     counted = count_calls()
     print(json.dumps(counted, indent=2) if as_json else calls_table(counted))
+
+
+def _move() -> Cores:
+    """Leave the gateway's core."""
+    cores = Cores.of_this_machine()
+    os.sched_setaffinity(0, cores.others)
+    if cores.shared:
+        click.echo("one core for all processes: latencies and requests per second mean little", err=True)
+    return cores
+
+
+def _write(file: Path, document: Mapping[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _tell(line: str) -> None:
