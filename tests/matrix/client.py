@@ -34,10 +34,10 @@ class Client:
     data: bytearray = field(factory=bytearray)
 
     @classmethod
-    async def ask(cls, port: int, asked: Asked) -> "Client":
+    async def ask(cls, port: int, asked: Asked, *headers: str) -> "Client":
         """Connect and send."""
         client = cls(*await asyncio.open_connection("127.0.0.1", port))
-        client.writer.write(request(APIS[asked[0]], body_of(asked), "connection: close"))
+        client.writer.write(request(APIS[asked[0]], body_of(asked), "connection: close", *headers))
         return client
 
     async def read_until(self, mark: bytes, times: int = 1) -> None:

@@ -18,6 +18,9 @@ Act = Callable[[World], Awaitable[Answer | None]]
 HASTY: Final = Limits(read=0.2, total=0.2)
 IMPATIENT: Final = Limits(grace=0.0)
 
+DEADLINE: Final = "x-request-timeout: 0.5"
+"""Long enough to come to where a worker says nothing more."""
+
 _ONCE: Final = ("stale", "dies once")
 
 EVENTS: Final = 3
@@ -26,7 +29,10 @@ EVENTS: Final = 3
 
 @frozen(eq=False)
 class Point:
-    """A fault point; `whole` and `streamed` say which answers it can strike."""
+    """A fault point; `whole` and `streamed` say which answers it can strike.
+
+    One with `signals` has the same outcome for every API, one that is `alike` over every transport as well.
+    """
 
     name: str
     act: Act
@@ -34,6 +40,7 @@ class Point:
     whole: bool = True
     streamed: bool = True
     signals: bool = False
+    alike: bool = False
 
 
 def points(setup: Setup) -> Iterator[Point]:
@@ -44,6 +51,7 @@ def points(setup: Setup) -> Iterator[Point]:
         yield from _answers(name, role)
         yield from _departures(name, role)
         yield from _shutdowns(name, role)
+        yield from _deadlines(name, role)
     yield from _streams(last, roles[last])
     if setup.family == "relay":
         yield from _between()
@@ -104,6 +112,13 @@ def _shutdowns(name: str, role: str) -> Iterator[Point]:
             yield Point(f"shutdown too late: {name} {where}", late, IMPATIENT, signals=True)
 
 
+def _deadlines(name: str, role: str) -> Iterator[Point]:
+    """Where the whole request takes longer than its client has allowed."""
+    for kind, where in (("hang", "waits"), ("stall", "in mid-answer")):
+        if kind == "hang" or role != "context":
+            yield Point(f"deadline: {name} {where}", partial(_take_too_long, role, kind), Limits(), alike=True)
+
+
 def _between() -> Iterator[Point]:
     """Where the context phase is done and the generation worker does not have the request yet."""
     yield Point("limit between the legs", _too_long_between, Limits(connect=0.2))
@@ -151,6 +166,11 @@ async def _shut_down(role: str, kind: str, in_time: bool, world: World) -> Answe
         world.stub(role).clear_faults()
     answer: Answer | None = await client.finish()
     return answer
+
+
+async def _take_too_long(role: str, kind: str, world: World) -> Answer | None:
+    world.stub(role).add_fault(kind, after=EVENTS)
+    return await (await world.ask(DEADLINE)).finish()
 
 
 async def _too_long_between(world: World) -> Answer | None:

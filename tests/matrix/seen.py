@@ -19,7 +19,7 @@ LEGS: Final = {"context": "ctx", "generation": "gen"}
 NAMES: Final = {"both": "worker"}
 """What the table calls a role."""
 
-_UNSENT: Final = ("no_worker_ready", "shutting_down")
+_OWN: Final = ("no_worker_ready", "shutting_down", "deadline_exceeded")
 """Codes of errors that are the kernel's own; all others are a worker's doing."""
 
 
@@ -145,7 +145,7 @@ def _counted_as(shown: str) -> tuple[int, str | None]:
         return 200, None
     if shown == "nothing":
         return 499, "client_gone"
-    own = shown.endswith(_UNSENT)
+    own = shown.endswith(_OWN)
     return int(shown[:3]), "rejected" if own else "worker"
 
 

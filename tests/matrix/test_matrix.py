@@ -27,7 +27,9 @@ def every_cell() -> Iterator[Any]:
                     _cell(setup, transport, (api, stream), point)
                     for stream in (False, True)
                     for point in points(setup)
-                    if (point.streamed if stream else point.whole) and (api == "chat" or not point.signals)
+                    if (point.streamed if stream else point.whole)
+                    and (api == "chat" or not (point.signals or point.alike))
+                    and (transport == TRANSPORTS[0] or not point.alike)
                 )
 
 

@@ -74,9 +74,9 @@ class World:
         """The worker of a role that a request goes to first."""
         return self.stubs.get(role, self.everyone)[0]
 
-    async def ask(self) -> Client:
+    async def ask(self, *headers: str) -> Client:
         """Send the cell's request."""
-        return await Client.ask(self.port, self.asked)
+        return await Client.ask(self.port, self.asked, *headers)
 
     def changes(self) -> Metrics:
         """What was added to every metric that changed."""
