@@ -40,6 +40,21 @@ SHARED: tuple[Processor, ...] = (
 )
 
 
+class _JsonLine:
+    """Makes a line of JSON in one step, unless it tells of an exception."""
+
+    def __init__(self) -> None:
+        self._stamp = _Stamper()
+        self._render = structlog.processors.JSONRenderer(_to_json)
+
+    def __call__(self, logger: object, method: str, values: EventDict) -> str | bytes:
+        values = self._stamp(logger, method, structlog.stdlib.add_log_level(logger, method, values))
+        if "exc_info" in values or "stack_info" in values:
+            values = structlog.processors.StackInfoRenderer()(logger, method, values)
+            values = structlog.processors.format_exc_info(logger, method, values)
+        return self._render(logger, method, values)
+
+
 class _Lines:
     """Standard error; what cannot be written there is lost, and ends no request.
 
@@ -79,6 +94,19 @@ class _Lines:
                 sys.stderr.flush()
 
 
+class _LineLogger:
+    """What structlog hands finished lines to."""
+
+    def __init__(self, lines: _Lines) -> None:
+        self._lines = lines
+
+    def msg(self, text: str) -> None:
+        self._lines.write(text + "\n")
+        self._lines.flush()
+
+    debug = info = warning = warn = error = critical = fatal = exception = log = failure = err = msg
+
+
 def configure_logs(level: str = "info", style: Literal["auto", "json", "console"] = "auto") -> None:
     """Send structlog's and the standard library's log lines to standard error from `level` on.
 
@@ -86,21 +114,21 @@ def configure_logs(level: str = "info", style: Literal["auto", "json", "console"
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
-    lines = cast("TextIO", _Lines())
+    lines = _Lines()
     last: list[Processor] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     if not console:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
     structlog.configure(
-        processors=[*SHARED, *last],
+        processors=[*SHARED, *last] if console else [_JsonLine()],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(lines),
+        logger_factory=lambda *_: _LineLogger(lines),
         cache_logger_on_first_use=True,
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *SHARED],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
-    handler = logging.StreamHandler(lines)
+    handler = logging.StreamHandler(cast("TextIO", lines))
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers = [handler]
