@@ -11,7 +11,7 @@ from kernel.chain import compose
 from kernel.config import Configuration
 from kernel.discovery import Extension, find_extensions, load_spec, suggest
 from kernel.errors import ConfigError, DiscoveryError
-from kernel.exchange import Exchange
+from kernel.exchange import Endpoint, Exchange
 from kernel.order import DEFAULT, Place, resolve
 from kernel.plugin import CallNext, Plugin, PluginSpec, Standard, Telemetry
 
@@ -27,24 +27,28 @@ class Assembly:
     extensions: Mapping[str, Extension]
     telemetry: Telemetry | None = None
     exchanges: set[Exchange] = field(factory=set, init=False)
-    _chains: tuple[CallNext, CallNext] = field(init=False)
+    _chains: dict[Endpoint, tuple[CallNext, CallNext]] = field(factory=dict, init=False)
     _count: int = field(default=0, init=False)
     _drained: asyncio.Event | None = field(default=None, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        specs = [place.spec for place in self.places if place.on and place.spec is not None]
-        named = [(spec.name, self.plugins[spec.name], spec.fail_open) for spec in specs]
-        self._chains = compose(named), compose(named, timed=True)
-
     def enter(self, exchange: Exchange) -> CallNext:
         """Count an exchange in, until it is released, and give the chain that it shall run through."""
+        plain, timed = self._chains.get(exchange.endpoint) or self._compose(exchange.endpoint)
         self.exchanges.add(exchange)
         exchange.resources.push(partial(self._leave, exchange))
         self._count += 1
         if self.telemetry is None or self._count % TIMED_EVERY:
-            return self._chains[0]
+            return plain
         exchange.timings = []
-        return self._chains[1]
+        return timed
+
+    def _compose(self, endpoint: Endpoint) -> tuple[CallNext, CallNext]:
+        """The chain of an endpoint, without the plugins that are for others only."""
+        specs = [place.spec for place in self.places if place.on and place.spec is not None]
+        here = [spec for spec in specs if spec.endpoints is None or endpoint in spec.endpoints]
+        named = [(spec.name, self.plugins[spec.name], spec.fail_open) for spec in here]
+        chains = self._chains[endpoint] = compose(named), compose(named, timed=True)
+        return chains
 
     def _leave(self, exchange: Exchange) -> None:
         self.exchanges.discard(exchange)

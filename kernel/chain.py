@@ -48,7 +48,8 @@ def _link(named: tuple[str, Plugin, bool], inner: CallNext, index: int, caller: 
             if reply.__class__ not in REPLIES:
                 raise ChainError(name, f"returned {type(reply).__name__}, not a Reply")
         except Exception as error:
-            if not fail_open or _is_passed(exchange, error):
+            passed = isinstance(error, Rejection | ClientGone) or any(given is error for _, given in exchange.given)
+            if not fail_open or passed:
                 exchange.blame(error, error.plugin if isinstance(error, ChainError) else name)
                 if noted:
                     exchange.given.append((index, error))
@@ -62,10 +63,6 @@ def _link(named: tuple[str, Plugin, bool], inner: CallNext, index: int, caller: 
         return reply
 
     return link
-
-
-def _is_passed(exchange: Exchange, error: Exception) -> bool:
-    return isinstance(error, Rejection | ClientGone) or any(given is error for _, given in exchange.given)
 
 
 async def _give_again(exchange: Exchange, inner: CallNext, index: int) -> Reply:

@@ -89,13 +89,13 @@ class Exchange(Interruptible):
 
     __slots__ = (
         "_blamed", "_slots", "_streams",
-        "arrived", "depth", "endpoint", "get", "given", "id", "resources", "scope", "sent", "timings",
+        "arrived", "depth", "endpoint", "get", "given", "headers", "id", "resources", "scope", "sent", "timings",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, scope: MutableMapping[str, Any], receive: Receive) -> None:
         super().__init__(receive)
         self.endpoint, self.scope = endpoint, scope
-        self.sent: dict[bytes, bytes] = dict(scope["headers"])
+        self.headers, self.sent = Headers(raw=scope["headers"]), dict[bytes, bytes](scope["headers"])
         self.id = _request_id(scope["headers"] if b"x-request-id" in self.sent else ())
         self.arrived = monotonic()
         self.resources = Resources()
@@ -106,11 +106,6 @@ class Exchange(Interruptible):
         self.given: list[tuple[int, Reply | Exception]] = []
         self._streams: list[StreamReply] = []
         self._blamed: tuple[BaseException, str] | None = None
-
-    @property
-    def headers(self) -> Headers:
-        """The headers that came in."""
-        return Headers(raw=self.scope["headers"])
 
     def read(self, limit: int, seconds: float = 60.0) -> Coroutine[Any, Any, bytes]:
         """Read the body, once.

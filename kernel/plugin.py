@@ -64,7 +64,8 @@ class PluginSpec:
     """What an entry point of the group `kernel.plugins` holds.
 
     A third party gives exactly one of `before` and `after`, the name of a standard plugin. `needs` and `fills` are the
-    slots that it reads and writes. With `fail_open` (observers only) the chain goes on without it when it raises.
+    slots that it reads and writes. With `fail_open` (observers only) the chain goes on without it when it raises. One
+    that is for some `endpoints` only is not called at others.
     """
 
     name: str = field(validator=check_name)
@@ -74,6 +75,9 @@ class PluginSpec:
     needs: tuple[Slot[Any], ...] = field(default=(), kw_only=True, validator=_SLOTS)
     fills: tuple[Slot[Any], ...] = field(default=(), kw_only=True, validator=_SLOTS)
     fail_open: bool = field(default=False, kw_only=True, validator=instance_of(bool))
+    endpoints: frozenset[Endpoint] | None = field(
+        default=None, kw_only=True, validator=optional(instance_of(frozenset))
+    )
 
 
 @frozen

@@ -34,4 +34,4 @@ class MessagesReply:
         return reply
 
 
-PLUGIN = PluginSpec("messages_reply", MessagesReply, needs=(PAYLOAD, MODEL))
+PLUGIN = PluginSpec("messages_reply", MessagesReply, needs=(PAYLOAD, MODEL), endpoints=frozenset((MESSAGES,)))

@@ -23,4 +23,6 @@ class MessagesRequest:
         return await call_next(exchange)
 
 
-PLUGIN = PluginSpec("messages_request", MessagesRequest, needs=(PAYLOAD,), fills=(OFFER,))
+PLUGIN = PluginSpec(
+    "messages_request", MessagesRequest, needs=(PAYLOAD,), fills=(OFFER,), endpoints=frozenset((MESSAGES,))
+)

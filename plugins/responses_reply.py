@@ -36,4 +36,4 @@ class ResponsesReply:
         return reply
 
 
-PLUGIN = PluginSpec("responses_reply", ResponsesReply, needs=(PAYLOAD, MODEL))
+PLUGIN = PluginSpec("responses_reply", ResponsesReply, needs=(PAYLOAD, MODEL), endpoints=frozenset((RESPONSES,)))

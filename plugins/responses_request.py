@@ -23,4 +23,6 @@ class ResponsesRequest:
         return await call_next(exchange)
 
 
-PLUGIN = PluginSpec("responses_request", ResponsesRequest, needs=(PAYLOAD,), fills=(OFFER,))
+PLUGIN = PluginSpec(
+    "responses_request", ResponsesRequest, needs=(PAYLOAD,), fills=(OFFER,), endpoints=frozenset((RESPONSES,))
+)
