@@ -31,6 +31,7 @@ How to read the table
   of about the same `busy`.
 - `p50` and `p99` are what the load generator saw, in milliseconds: until the last byte of a whole answer, until the
   first byte of a stream's body. It shares a core with the workers.
+- `left alone` is the kernel without reloads, and `kernel-it` what these cost.
 - `without` a plugin is the kernel whose file switches that plugin off: `kernel-it` is what it costs.
 - `MiB` is resident memory, shared libraries included.
 

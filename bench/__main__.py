@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from bench.calls import count_calls
 from bench.cases import CASES
 from bench.ceilings import calls_table
 from bench.chain import measure_chain
+from bench.gateways import GATEWAYS
 from bench.measure import measure
 from bench.processes import BenchError, Cores
 from bench.report import chain_table, markdown, text
 from bench.summary import summarize
+from bench.turns import Result
 
 QUICK = click.option("--quick", is_flag=True, help="Tiny counts: does it run? The figures mean nothing.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -30,6 +33,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     invoke_without_command=True, help=bench.__doc__.partition("\n")[0], context_settings={"max_content_width": 100}
 )
 @click.option("--case", "names", multiple=True, type=click.Choice([case.name for case in CASES]), help="Only this one.")
+@click.option("--gateway", "only", multiple=True, type=click.Choice([*GATEWAYS]), help="Only this one.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each gateway in a case.")
 @click.option("--output", type=click.Path(path_type=Path), help="A folder for bench.md and bench.json.")
 @QUICK
@@ -37,22 +41,28 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def main(
     context: click.Context,
+    *,
     names: Sequence[str],
+    only: Sequence[str],
     rounds: int,
     output: Path | None,
-    quick: bool,  # noqa: FBT001
-    as_json: bool,  # noqa: FBT001
+    quick: bool,
+    as_json: bool,
 ) -> None:
     """Measure the kernel beside its floors."""
     if context.invoked_subcommand is not None:
         return
     cases = [case.quick() if quick else case for case in CASES if not names or case.name in names]
+    starts = {name: start for name, start in GATEWAYS.items() if not only or name in only}
     rounds = 1 if quick else rounds
     cores = _move()
+    results: list[Result] = []
     try:
-        results = measure(cases, rounds, _tell, cores)
+        results.extend(measure(cases, rounds, _tell, cores, starts))
     except BenchError as error:
         sys.exit(f"bench: error: {error}")
+    except KeyboardInterrupt:
+        click.echo("stopped: what follows was measured before", err=True)
     document = summarize(results, cores, rounds, quick=quick)
     if output is not None:
         _write(output / "bench.json", document)
@@ -117,7 +127,7 @@ def _write(file: Path, document: Mapping[str, Any]) -> None:
 
 def _tell(line: str) -> None:
     if sys.stderr.isatty():
-        click.echo(line, err=True)
+        click.echo(f"{time.strftime('%H:%M:%S')} {line}", err=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bench.cases import Case
 from bench.gateways import Gateway
 from bench.processes import BenchError, Cores, running
 
-TIMEOUT_SECONDS: Final = 120
+TIMEOUT_SECONDS: Final = 600
 NUMBERS: Final = 10_000_000
 """How far the numbers of unique requests of two rounds are apart."""
 

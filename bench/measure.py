@@ -1,7 +1,7 @@
 """Measures cases: those of one set-up together, before the same gateways."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
@@ -14,6 +14,7 @@ from bench.gateways import GATEWAYS, KERNEL, Start, mock_worker, start_kernel
 from bench.memory import measure_memory
 from bench.processes import Cores
 from bench.programs import build_programs
+from bench.reloads import measure_reloads
 from bench.turns import Bench, Result
 from plugins.order import STANDARD_ORDER
 
@@ -21,7 +22,7 @@ OPTIONAL: Final = tuple(line.name for line in STANDARD_ORDER if not line.require
 """The plugins that can be switched off."""
 
 
-_OWN: Final = ("plugins", "memory")
+_OWN: Final = ("reload", "plugins", "memory")
 """Kinds of cases that start gateways of their own."""
 
 
@@ -31,8 +32,8 @@ def measure(
     tell: Callable[[str], None],
     cores: Cores,
     starts: Mapping[str, Start] = GATEWAYS,
-) -> list[Result]:
-    """Measure cases, in their order.
+) -> Iterator[Result]:
+    """Measure cases, in their order, and give the results as they come.
 
     Raises:
         BenchError: something did not do what it had to.
@@ -43,19 +44,22 @@ def measure(
         rules = write_rules(folder, cases[0].tokens, PAUSES)
         worker = stack.enter_context(mock_worker(programs, rules, cores.others))
         bench = Bench(starts, worker, programs.load, folder, cores, rounds, tell)
-        results: list[Result] = []
         for _, group in groupby(cases, key=lambda case: (case.setup, case.kind if case.kind in _OWN else None)):
-            results += _measure_group(bench, tuple(group))
-        return results
+            yield from _measure_group(bench, tuple(group))
 
 
-def _measure_group(bench: Bench, cases: Sequence[Case]) -> list[Result]:
-    if cases[0].kind == "memory":
-        return [result for case in cases for result in measure_memory(bench, case)]
-    starts = bench.starts
-    if cases[0].kind == "plugins":
+def _measure_group(bench: Bench, cases: Sequence[Case]) -> Iterator[Result]:
+    kind, starts = cases[0].kind, bench.starts
+    if kind == "memory":
+        for case in cases:
+            yield from measure_memory(bench, case)
+        return
+    if kind == "reload":
+        yield from (measure_reloads(bench, case) for case in cases)
+        return
+    if kind == "plugins":
         without = {f"without {name}": partial(start_kernel, without=name) for name in OPTIONAL}
         starts = {KERNEL: start_kernel, **without}
     with ExitStack() as stack:
         gateways = bench.start(stack, cases[0].setup, starts)
-        return [bench.take_turns(case, gateways) for case in cases]
+        yield from (bench.take_turns(case, gateways) for case in cases)

@@ -2,18 +2,39 @@
 
 import re
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
 import orjson
-from attrs import define, field
+from attrs import define, evolve, field
 
-from bench.gateways import Gateway
+from bench.cases import Case
+from bench.gateways import KERNEL, Gateway, start_kernel
+from bench.loads import Load, Sample
 from bench.processes import BenchError, fetch
+from bench.turns import Bench, Result
 
 WAIT_SECONDS: Final = 30.0
 
 _ACCEPTED: Final = re.compile(rb'^kernel_reloads_total\{result="accepted"\} (\S+)', re.MULTILINE)
+
+ALONE: Final = "left alone"
+
+
+def measure_reloads(bench: Bench, case: Case) -> Result:
+    """A kernel that is reloaded each second while it is loaded, and in turn with it the same one left alone."""
+
+    def run(load: Load, name: str, gateway: Gateway, turn: int) -> Sample:
+        if name == ALONE:
+            return bench.run(load, name, gateway, turn)
+        with Reloads(gateway) as reloads:
+            sample = bench.run(load, name, gateway, turn, reloads.reload)
+        return evolve(sample, reloads=reloads.count)
+
+    with ExitStack() as stack:
+        gateway = bench.start(stack, case.setup, {KERNEL: start_kernel})[KERNEL]
+        return bench.take_turns(case, {KERNEL: gateway, ALONE: gateway}, run)
 
 
 @define(eq=False)

@@ -5,16 +5,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeAlias
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from bench.cases import Case, Setup
 from bench.gateways import Gateway, Pools, Start
 from bench.loads import Load, Sample
 from bench.processes import BenchError, Cores
-from bench.reloads import Reloads
 
 Samples: TypeAlias = Mapping[str, list[Sample]]
 """Those of each gateway in one case, by its name: one of each round."""
+
+Run: TypeAlias = Callable[[Load, str, Gateway, int], Sample]
+"""One turn of the gateway with that name."""
 
 
 @frozen
@@ -50,29 +52,26 @@ class Bench:
         """The load of a case."""
         return Load.write(self.load, case, self.folder)
 
-    def take_turns(self, case: Case, gateways: Mapping[str, Gateway]) -> Result:
-        """Measure a case in rounds: one turn of each gateway, then the next round."""
+    def take_turns(self, case: Case, gateways: Mapping[str, Gateway], run: Run | None = None) -> Result:
+        """Measure a case in rounds: one turn of each gateway, by `run` if that is given, then the next round."""
         load = self.write(case)
+        run = run or self.run
         taken: dict[str, list[Sample]] = {name: [] for name in gateways}
         for turn in range(1, self.rounds + 1):
             self.tell(f"{case.name}, round {turn} of {self.rounds}")
             for name, gateway in gateways.items():
-                taken[name].append(self.run(load, name, gateway, turn))
+                taken[name].append(run(load, name, gateway, turn))
         return Result(case.name, case.title, case, taken)
 
     def run(
         self, load: Load, name: str, gateway: Gateway, turn: int, beside: Callable[[], None] | None = None
     ) -> Sample:
-        """One turn of one gateway.
+        """One turn of one gateway; `beside` is called each second meanwhile.
 
         Raises:
-            BenchError: an answer was not the expected one, or whatever else was wrong with it.
+            BenchError: an answer was not the expected one.
         """
         try:
-            if load.case.kind != "reload" or gateway.file is None:
-                return load.run(gateway, self.cores, turn, beside)
-            with Reloads(gateway) as reloads:
-                sample = load.run(gateway, self.cores, turn, reloads.reload)
-            return evolve(sample, reloads=reloads.count)
+            return load.run(gateway, self.cores, turn, beside)
         except BenchError as error:
             raise BenchError(f"{name}: {error}") from None

@@ -13,6 +13,7 @@ from bench.cases import CASES
 from bench.gateways import FLOOR_A, FLOOR_B, FLOOR_D, KERNEL
 from bench.measure import OPTIONAL
 from bench.processes import resident_bytes
+from bench.reloads import ALONE
 from plugins.order import STANDARD_ORDER
 
 pytestmark = pytest.mark.timeout(600)
@@ -31,13 +32,14 @@ def run_bench(*arguments: str) -> str:
 
 
 def run_cases(*names: str) -> Any:
-    """What a quick run of these cases prints as JSON."""
-    return json.loads(run_bench("--quick", "--json", *(f"--case={name}" for name in names)))
+    """What a quick run of these cases with two of the gateways prints as JSON."""
+    gateways = (f"--gateway={name}" for name in (FLOOR_D, KERNEL))
+    return json.loads(run_bench("--quick", "--json", *gateways, *(f"--case={name}" for name in names)))
 
 
 def test_gateways_are_measured_with_one_leg(tmp_path: Path) -> None:
-    """Whole answers, streams, hang-ups and reloads: a line and a row of each, and all rounds in JSON."""
-    names = ["one_leg", "one_leg_100k", "paced", "unpaced", "hang_ups", "reload"]
+    """Whole answers, streams and hang-ups: a line and a row of each, and all rounds in JSON."""
+    names = ["one_leg", "one_leg_100k", "paced", "unpaced", "hang_ups"]
     head, table = run_bench("--quick", *(f"--case={name}" for name in names), f"--output={tmp_path}").split("\n\n")
     data = json.loads(tmp_path.joinpath("bench.json").read_text())
     shown = tmp_path.joinpath("bench.md").read_text()
@@ -55,14 +57,26 @@ def test_gateways_are_measured_with_one_leg(tmp_path: Path) -> None:
             assert len(figures["samples"]) == 1
             assert figures["lowest"] <= figures["median"] <= figures["highest"]
         assert case["gateways"][KERNEL]["ratio"] == 1.0
-    assert data["cases"]["reload"]["gateways"][KERNEL]["samples"][0]["reloads"] >= 1
     assert data["cases"]["hang_ups"]["gateways"][KERNEL]["samples"][0]["left"] == 8
 
 
 def test_gateways_are_measured_before_other_workers() -> None:
     """Pairs of each engine, a policy that looks at prompts, and a thousand workers."""
     names = ["prefix", "thousand", "trtllm", "vllm", "sglang"]
-    assert list(run_cases(*names)["cases"]) == names
+    cases = run_cases(*names)["cases"]
+
+    assert list(cases) == names
+    assert all(list(case["gateways"]) == [FLOOR_D, KERNEL] for case in cases.values())
+
+
+def test_reloads_are_measured() -> None:
+    """The kernel takes them while it is loaded, in turn with being left alone."""
+    gateways = run_cases("reload")["cases"]["reload"]["gateways"]
+
+    assert {name: figures["samples"][0]["reloads"] > 0 for name, figures in gateways.items()} == {
+        KERNEL: True,
+        ALONE: False,
+    }
 
 
 def test_memory_is_told_at_rest_and_under_streams() -> None:
@@ -71,7 +85,7 @@ def test_memory_is_told_at_rest_and_under_streams() -> None:
 
     assert list(cases) == ["memory_rest", "memory_streams"]
     assert {case["unit"] for case in cases.values()} == {"MiB"}
-    for name in GATEWAYS:
+    for name in (FLOOR_D, KERNEL):
         rest, streams = (case["gateways"][name]["median"] for case in cases.values())
         assert 0 < rest <= streams
 
