@@ -11,8 +11,8 @@ import pytest
 
 from bench.cases import CASES
 from bench.gateways import FLOOR_A, FLOOR_B, FLOOR_D, KERNEL
-from bench.measure import OPTIONAL
-from bench.processes import resident_bytes
+from bench.measure import OPTIONAL, measure
+from bench.processes import Cores, resident_bytes
 from bench.reloads import ALONE
 from plugins.order import STANDARD_ORDER
 
@@ -77,6 +77,19 @@ def test_reloads_are_measured() -> None:
         KERNEL: True,
         ALONE: False,
     }
+
+
+def test_a_plugin_is_measured_by_a_kernel_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever can be switched off is; the whole kernel has turns beside it."""
+    monkeypatch.setattr("bench.measure.OPTIONAL", ("access_log",))
+    case = next(case for case in CASES if case.kind == "plugins").quick()
+    told: list[str] = []
+
+    (result,) = measure([case], 1, told.append, Cores.of_this_machine())
+
+    assert list(result.samples) == [KERNEL, "without access_log"]
+    assert all(sample.processor_seconds > 0 for samples in result.samples.values() for sample in samples)
+    assert told[-1] == "plugins, round 1 of 1"
 
 
 def test_memory_is_told_at_rest_and_under_streams() -> None:
