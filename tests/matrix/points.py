@@ -121,7 +121,7 @@ def _deadlines(name: str, role: str) -> Iterator[Point]:
 
 def _between() -> Iterator[Point]:
     """Where the context phase is done and the generation worker does not have the request yet."""
-    yield Point("limit between the legs", _too_long_between, Limits(connect=0.2))
+    yield Point("limit between the legs", _too_long_between, Limits(connect=0.4))
     yield Point("client leaves: between the legs", _leave_between, Limits())
     yield Point("shutdown too late: between the legs", _shut_down_between, IMPATIENT, signals=True)
 

@@ -23,6 +23,8 @@ APIS: Final = {
     "messages": "/v1/messages",
 }
 OPENAI: Final = ("chat", "completions")
+SERVED: Final = ("chat_completions", "completions", "responses", "messages")
+"""The APIs that a whole vLLM worker answers itself; where one is not, it is translated to a chat."""
 
 TRANSPORTS: Final = ("lean", "aiohttp")
 
@@ -60,9 +62,9 @@ class Setup:
 SETUPS: Final = {
     setup.name: setup
     for setup in (
-        Setup("openai", SINGLE, "openai", {"type": "openai"}),
-        Setup("vllm alone", SINGLE, "vllm", {"type": "openai"}),
-        Setup("trtllm", RELAY, "trtllm", {"type": "trtllm", "body": "msgpack"}),
+        Setup("openai", SINGLE, "openai", {"type": "openai"}, apis=tuple(APIS)),
+        Setup("vllm alone", SINGLE, "vllm", {"type": "openai", "apis": list(SERVED)}, apis=tuple(APIS)),
+        Setup("trtllm", RELAY, "trtllm", {"type": "trtllm", "body": "msgpack"}, apis=tuple(APIS)),
         Setup("nixl", RELAY, "vllm", {"type": "vllm"}, apis=tuple(APIS)),
         Setup("nixl push", RELAY, "vllm", {"type": "vllm", "connector": "nixl_push"}, {"connector": "nixl-push"}),
         Setup("trtllm first", PAIR, "trtllm", {"type": "trtllm", "schedule": "generation_first"}),
