@@ -52,6 +52,16 @@ def commands_of(page: Path) -> list[str]:
     return [*lines, *re.findall(r"`([^`\n]+)`", prose_of(page))]
 
 
+def test_every_line_of_the_log_is_explained() -> None:
+    """An operator finds each in the table, and none there that is never written."""
+    sources = [path for folder in ("kernel", "plugins") for path in (ROOT / folder).rglob("*.py")]
+    texts = [path.read_text() for path in sources if "embedded" not in path.parts]
+    written = {name for text in texts for name in re.findall(r'\blog\.\w+\(\s*"([a-z_]+\.[a-z_]+)"', text)}
+    section = (ROOT / "docs" / "operators.md").read_text().partition("### Logs")[2].partition("\n#")[0]
+
+    assert {*re.findall(r"`([a-z_]+\.[a-z_]+)`", section)} == written
+
+
 @pytest.mark.parametrize("page", PAGES, ids=identify)
 def test_a_path_that_is_named_exists(page: Path) -> None:
     """From the root of the project where it stands in backquotes, from the page where it is a link."""
