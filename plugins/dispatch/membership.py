@@ -39,8 +39,9 @@ class Tenant:
 class Membership:
     """The word of the newest user counts. Whom an older one still has besides drains, and leaves with that user.
 
-    So a user that fails to begin, and leaves, changes nothing. `health` is what another pool knew of workers' health
-    when this one began.
+    So a user that fails to begin, and leaves, changes nothing. Nor does a change leave a pool without anybody who takes
+    requests, while somebody new may soon: until then those go on who do. `health` is what another pool knew of
+    workers' health when this one began.
     """
 
     model: str
@@ -49,6 +50,7 @@ class Membership:
     watch: Watch
     health: Mapping[str, bool | None] = field(factory=dict)
     _tenants: list[Tenant] = field(factory=list, init=False)
+    _awaited: bool = field(default=False, init=False)
 
     def enter(self, discovery: Discovery | None) -> Tenant:
         """Count a user in, with its discovery if it is one who has a say."""
@@ -65,6 +67,11 @@ class Membership:
         """Let a user's word count alone from now on."""
         tenant.settled = True
         self._update()
+
+    def turned(self) -> None:
+        """Take note that a worker begins or ceases to take requests."""
+        if self._awaited:
+            self._update()
 
     @property
     def is_empty(self) -> bool:
@@ -96,20 +103,33 @@ class Membership:
         self._apply(wanted, {worker.url for workers in settled[:-1] for worker in workers})
 
     def _apply(self, wanted: Mapping[str, WorkerConfig], kept: Collection[str]) -> None:
-        missing, left = dict(wanted), list[str]()
+        self._awaited = False
+        missing, leaving = dict(wanted), list[Worker]()
         for worker in self.roster.known():
             config = missing.pop(worker.url, None)
             if config is not None:
                 self._adjust(worker, config)
-            elif self._part(worker, for_good=worker.url not in kept):
-                left.append(worker.url)
+            else:
+                leaving.append(worker)
         for config in missing.values():
             self._join(config)
         self.health = {}
+        serving = [worker for worker in leaving if self.roster.takes(worker)]
+        awaited = bool(serving) and self._waits_for(wanted)
+        gone = [worker for worker in leaving if not (awaited and worker in serving)]
+        left = [worker.url for worker in gone if self._part(worker, for_good=worker.url not in kept)]
+        self._awaited = awaited
         if missing or left:
             counts = {"joined": len(missing), "left": len(left), "workers": len(wanted)}
             shown = {"urls_joined": [*missing][:_SHOWN], "urls_left": left[:_SHOWN]}
             log.info("workers.changed", model=self.model, role=self.role, **counts, **shown)
+
+    def _waits_for(self, wanted: Mapping[str, WorkerConfig]) -> bool:
+        """Whether none of them takes requests yet, and one may once it was probed."""
+        workers = [self.roster.find(url) for url in wanted]
+        if any(worker is not None and self.roster.takes(worker) for worker in workers):
+            return False
+        return any(worker is not None and not worker.draining and worker.up is not True for worker in workers)
 
     def _join(self, config: WorkerConfig) -> None:
         worker = Worker(config.url, 0, up=self.health.get(config.url), weight=config.weight)

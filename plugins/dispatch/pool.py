@@ -195,5 +195,6 @@ class Pool:
         """Take note that a worker begins or ceases to take requests."""
         step = 1 if self._roster.takes(worker) else -1
         child(WORKERS_UP, self.settings.model, self.settings.role).inc(step)
+        self._membership.turned()
         if self._listens is not None:
             self._listens.turned(worker)
