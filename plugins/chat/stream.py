@@ -11,11 +11,10 @@ from plugins.chat.reading import Data
 from plugins.chat.sequence import Sequence, Teller
 from plugins.envelopes import hide_addresses
 from plugins.slots import WorkerRejection
-from plugins.sse import DONE, HELD_LIMIT, boundary, events
+from plugins.sse import DONE, WHOLE, events, take_whole
 
 _CUT: Final = "the stream ended before the answer was complete"
 _UNREADABLE: Final = "the worker sent an event that cannot be read"
-_LINE_ENDS: Final = (b"\n\n", b"\r\n\r\n")
 
 
 class Narrator(Teller, Protocol):
@@ -101,16 +100,7 @@ class ChatStream:
 
     def _whole(self, chunk: bytes) -> bytes:
         """The bytes up to the end of the last whole event."""
-        if not self._held and chunk.endswith(_LINE_ENDS):
-            return chunk
-        known = len(self._held)
-        self._held += chunk
-        end = boundary(self._held, known)
-        if not end and len(self._held) > HELD_LIMIT:
-            raise malformed("an event of the stream is too large")
-        chunk = bytes(self._held[:end])
-        del self._held[:end]
-        return chunk
+        return chunk if not self._held and chunk.endswith(WHOLE) else take_whole(self._held, chunk)
 
     def _take(self, name: bytes, data: bytes) -> None:
         try:

@@ -2,18 +2,14 @@
 
 import re
 from collections.abc import Callable
-from typing import Final
 
 from attrs import define, field
 
 from kernel import Outcome
-from plugins.slots import WorkerRejection
-from plugins.sse import HELD_LIMIT, boundary, events, frames
+from plugins.sse import WHOLE, events, frames, take_whole
 
 Edit = Callable[[bytes, bytes], bytes | None]
 """Takes the name and the data of an event; gives the data as it has to be, or None to take the event out."""
-
-_LINE_ENDS: Final = (b"\n\n", b"\r\n\r\n")
 
 
 @define(eq=False)
@@ -34,16 +30,8 @@ class EventEditor:
         Raises:
             WorkerRejection: 502, an event grew too large.
         """
-        if self._held or not chunk.endswith(_LINE_ENDS):
-            known = len(self._held)
-            self._held += chunk
-            end = boundary(self._held, known)
-            if not end:
-                if len(self._held) > HELD_LIMIT:
-                    raise WorkerRejection(502, "an event of the stream is too large", "worker_error")
-                return b""
-            chunk = bytes(self._held[:end])
-            del self._held[:end]
+        if self._held or not chunk.endswith(WHOLE):
+            chunk = take_whole(self._held, chunk)
         return self._rewrite(chunk) if self._concerns(chunk) else chunk
 
     def close(self, _outcome: Outcome) -> bytes:

@@ -9,12 +9,12 @@ from typing import Final
 from attrs import define, field
 
 from kernel import CallNext, Exchange, Outcome, Reply, StreamReply
+from plugins.sse import WHOLE
 
 AHEAD: Final = 4
 """Chunks that are taken from the worker before the client has taken those before them."""
 
 _HEADERS: Final = ((b"content-type", b"text/event-stream; charset=utf-8"),)
-_LINE_ENDS: Final = (b"\n\n", b"\r\n\r\n")
 
 
 @define(eq=False)
@@ -77,7 +77,7 @@ class BesideStream:
         chunk = self._chunks.popleft()
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
-        self._whole = chunk.endswith(_LINE_ENDS) or (self._whole and not chunk)
+        self._whole = chunk.endswith(WHOLE) or (self._whole and not chunk)
         self._heard = self.exchange.loop.time()
         return chunk
 

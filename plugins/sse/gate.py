@@ -1,15 +1,11 @@
 """The streams of completions and chat: events without a name, `data: [DONE]` at the end."""
 
-from typing import Final
-
 import orjson
 
 from plugins.envelopes import openai_error, rejection_of
 from plugins.slots import WorkerRejection
-from plugins.sse.events import DONE, boundary, events, is_done, parse
-
-HELD_LIMIT: Final = 16 * 1024 * 1024
-"""Bytes; no event of a model's answer is larger, and one that is never ends."""
+from plugins.sse.events import DONE, events, is_done, parse
+from plugins.sse.holding import WHOLE, take_whole
 
 
 class EventGate:
@@ -35,16 +31,8 @@ class EventGate:
         Raises:
             WorkerRejection: 502, an event grew beyond `HELD_LIMIT`.
         """
-        if self._held or not chunk.endswith((b"\n\n", b"\r\n\r\n")):
-            known = len(self._held)
-            self._held += chunk
-            end = boundary(self._held, known)
-            if not end:
-                if len(self._held) > HELD_LIMIT:
-                    raise WorkerRejection(502, "an event of the stream is too large", "worker_error")
-                return b""
-            chunk = bytes(self._held[:end])
-            del self._held[:end]
+        if self._held or not chunk.endswith(WHOLE):
+            chunk = take_whole(self._held, chunk)
         if DONE in chunk or b"error" in chunk:
             return self._look(chunk)
         return chunk

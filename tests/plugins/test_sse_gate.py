@@ -3,8 +3,7 @@
 import pytest
 
 from plugins.slots import WorkerRejection
-from plugins.sse import EventGate, boundary
-from plugins.sse import gate as gate_module
+from plugins.sse import EventGate, boundary, holding
 from tests.plugins.support import CHAT_STREAM, CONTENTS, DONE, EVENTS, chunk
 
 LINE_ENDS = (b"\n", b"\r\n", b"\r")
@@ -164,7 +163,7 @@ def test_a_huge_event_passes_whole() -> None:
 
 def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker cannot fill the memory with an event: beyond a limit it is the worker's fault."""
-    monkeypatch.setattr(gate_module, "HELD_LIMIT", 100)
+    monkeypatch.setattr(holding, "HELD_LIMIT", 100)
     gate = EventGate()
     gate.push(b"data: " + b"x" * 90)
 
