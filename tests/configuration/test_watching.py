@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,19 @@ class Reader:
     path: Path
     reads: int = 0
     heard: list[str] = field(factory=list)
+    _awaited: dict[int, threading.Event] = field(factory=dict)
 
     def read(self) -> bytes:
         """The content."""
         self.reads += 1
+        if self.reads in self._awaited:
+            self._awaited[self.reads].set()
         return self.path.read_bytes()
+
+    async def has_read(self, times: int) -> None:
+        """Return when it has been read so often; it has not been yet."""
+        event = self._awaited.setdefault(times, threading.Event())
+        assert await asyncio.to_thread(event.wait, 10)
 
 
 @pytest.fixture
@@ -94,8 +103,7 @@ async def test_a_file_of_another_time_with_the_same_content_has_not_changed(read
     watch = watch_of(reader)
     swap(reader.path, b"one")
     waiting = asyncio.create_task(changed(watch))
-    while reader.reads < 4:  # noqa: ASYNC110  # a reading has no event
-        await asyncio.sleep(0.001)
+    await reader.has_read(4)
     swap(reader.path, b"two")
     assert await waiting == b"two"
 
