@@ -12,7 +12,7 @@ WorkerRejection
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 
 from plugins.slots import WorkerRejection
 
@@ -74,7 +74,7 @@ class Limits:
     total: float | None = None
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Call:
     """One HTTP request; header names are in lower case. `on_sent` hears that it is on its way to the worker."""
 

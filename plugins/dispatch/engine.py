@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from kernel import Endpoint
 from plugins.dispatch.plan import Plan
@@ -14,7 +14,7 @@ from plugins.dispatch.worker import Role, Worker
 from plugins.slots import Conversation, Payload, Performance
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Request:
     """What an engine may know of a request. It never changes the payload: every leg gets its own copy.
 
@@ -28,7 +28,7 @@ class Request:
     performance: Performance | None = None
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Body:
     """What one leg is sent: the bytes, and headers beyond those that every leg gets."""
 

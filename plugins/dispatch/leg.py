@@ -1,8 +1,8 @@
 """One leg: a phase's exchange with one worker, from the worker's choice to its last byte."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import monotonic
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import define, field
 from structlog.stdlib import get_logger
@@ -78,9 +78,9 @@ class Leg:
         response, answer = await self.fetch(handoff)
         return response, self.read(answer, handoff)
 
-    async def fetch(self, handoff: Handoff | None) -> tuple[Response, bytes]:
+    def fetch(self, handoff: Handoff | None) -> Coroutine[Any, Any, tuple[Response, bytes]]:
         """Send the request and wait for the whole answer, which is still to be read; raises as `ask` does."""
-        return await self._insist(self._fetch, handoff)
+        return self._insist(self._fetch, handoff)
 
     def read(self, answer: bytes, handoff: Handoff | None) -> Reading:
         """Let the engine read a whole answer, which ends the leg.
@@ -96,12 +96,12 @@ class Leg:
         self.succeed()
         return reading
 
-    async def open_stream(self, handoff: Handoff | None) -> tuple[Response, bytes]:
+    def open_stream(self, handoff: Handoff | None) -> Coroutine[Any, Any, tuple[Response, bytes]]:
         """Send the request and wait for the first bytes of its stream; raises as `ask` does.
 
         With a handoff it is waited for bytes that say something: before, the KV cache may not have come.
         """
-        return await self._insist(self._open_stream, handoff)
+        return self._insist(self._open_stream, handoff)
 
     async def recover(self, error: Rejection, handoff: Handoff | None) -> bool:
         """Whether the leg may be tried again after an attempt that failed so, and was concluded."""

@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any, cast
 
 from attrs import define, evolve, field, frozen
+from prometheus_client import Gauge
 
 from kernel import Secret
 from plugins.dispatch.breaker import BreakerConfig, Breakers
@@ -75,20 +76,20 @@ class Pool:
     _listens: HearsTurns | None = field(init=False)
     _watch: Watch = field(init=False)
     _membership: Membership = field(init=False)
+    _held: Gauge = field(init=False)
     _turn: Turn = field(factory=Turn, init=False)
 
     def __attrs_post_init__(self) -> None:
-        settings = self.settings
-        key = settings.api_key
+        settings, key = self.settings, self.settings.api_key
         self.headers = {} if key is None else {"authorization": f"Bearer {key.reveal()}"}
         self.client = ChosenClient(settings.transport, settings.keep_alive_seconds, settings.tls)
-        self._policy = evolve(cast("Any", settings.policy))  # a copy with run-time state of its own
+        policy = self._policy = evolve(cast("Any", settings.policy))  # a copy with run-time state of its own
         # asked once: to ask an object whether it has a protocol's methods takes longer than most choices
-        policy = self._policy
         self._weighs = policy if isinstance(policy, Weighs) else None
         self._prepares = policy if isinstance(policy, Prepares) else None
         self._hears = policy if isinstance(policy, HearsEndings) else None
         self._listens = policy if isinstance(policy, HearsTurns) else None
+        self._held = child(RESERVATIONS, settings.model, settings.role)
         # what the policy chooses from, and what tells it who takes requests
         name, shares = pool_name(settings.model, settings.role), Shares(settings.health.slow_start_seconds)
         self._roster = make_roster(name, policy, shares, self._turned, self._forget)
@@ -172,7 +173,7 @@ class Pool:
 
     def _charge(self, worker: Worker, work: int, facts: Facts | None) -> Reservation:
         self._roster.charge(worker, work)
-        child(RESERVATIONS, self.settings.model, self.settings.role).inc()
+        self._held.inc()
         probe = self.breakers.begin(worker)
         return Reservation(worker, partial(self._give_back, worker, work, facts, probe), probe)
 
@@ -180,7 +181,7 @@ class Pool:
         self._roster.discharge(worker, work)
         if verdict is Verdict.SUCCESS:
             worker.heard = monotonic()
-        child(RESERVATIONS, self.settings.model, self.settings.role).dec()
+        self._held.dec()
         self.breakers.end(worker, verdict, probe=probe)
         if self._hears is not None and facts is not None:
             self._hears.finished(worker, facts, success=verdict is Verdict.SUCCESS)
