@@ -1,8 +1,14 @@
 """Metrics that are counted without a lock say what the library's own say."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from plugins.tallies import COUNTER, GAUGE, HISTOGRAM
+from plugins.tallies import COUNTER, GAUGE, HISTOGRAM, MULTIPROCESS
 
 
 def test_what_is_counted_without_a_lock_is_told_as_the_library_tells_it() -> None:
@@ -22,6 +28,48 @@ def test_what_is_counted_without_a_lock_is_told_as_the_library_tells_it() -> Non
 
     assert _values(ours) == _values(theirs)
     assert COUNTER is not Counter
+
+
+SHARED = """
+import json
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
+from plugins.tallies import COUNTER, GAUGE, HISTOGRAM
+for name, counter, gauge, histogram in ("theirs", Counter, Gauge, Histogram), ("ours", COUNTER, GAUGE, HISTOGRAM):
+    assert (counter is Counter) is (name == "theirs")
+    registry = CollectorRegistry()
+    counted = counter(name + "_a", "A", ("l",), registry=registry)
+    held = gauge(name + "_b", "B", ("l",), registry=registry, multiprocess_mode="livesum")
+    seen = histogram(name + "_c", "C", ("l",), buckets=(0.5, 1, 2), registry=registry)
+    for label in map(str, range(2_000)):  # the library's files grow
+        counted.labels(label)
+    for turn in range(2):
+        for value in (0, 0.4, 0.5, 0.6, 1, 2, 2.1, 1e9):
+            counted.labels(str(turn)).inc(value)
+            held.labels("x").inc(value)
+            held.labels("x").dec()
+            seen.labels("x").observe(value)
+        seen.labels(str(turn) * 20_000)
+read = CollectorRegistry()
+MultiProcessCollector(read)
+found = {"theirs": [], "ours": []}
+for family in read.collect():
+    for sample in family.samples:
+        whose, _, name = sample.name.partition("_")
+        if whose in found:
+            found[whose].append([name, sorted(sample.labels.items()), sample.value])
+print(json.dumps([sorted(found["theirs"]), sorted(found["ours"])]))
+"""
+
+
+def test_what_several_processes_count_is_told_as_the_library_tells_it(tmp_path: Path) -> None:
+    """By whoever reads the files, at once, and after the files have become larger too."""
+    environment = {**os.environ, MULTIPROCESS: str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", SHARED], env=environment, capture_output=True, text=True, check=True)
+    theirs, ours = json.loads(done.stdout)
+    assert ours == theirs
+    assert len(theirs) > 2_000
+    assert any(path.stat().st_size >= 1 << 18 for path in tmp_path.iterdir())
 
 
 def _values(registry: CollectorRegistry) -> list[tuple[str, dict[str, str], float]]:
