@@ -17,7 +17,7 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test clients lint fmt types snapshots live live-sglang soak bench demo
+.PHONY: help run test clients lint fmt types snapshots live live-sglang soak bench bench-peers demo
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ soak: $(VENV)/.installed-dev ## Send 100,000 requests with faults and hang-ups a
 
 bench: $(VENV)/.installed-dev ## Measure what a request costs beside floors, ten minutes; needs cc (ARGS: its options)
 	$(BIN)/python -m bench $(ARGS)
+
+bench-peers: $(VENV)/.installed-dev ## Measure beside other routers, which it installs; needs cc (ARGS: its options)
+	$(BIN)/python -m bench.peers --install $(ARGS)
 
 demo: $(VENV)/.installed-demo ## Serve, ask what a newcomer asks, show the answers, stop
 	deploy/demo.sh

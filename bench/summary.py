@@ -29,6 +29,7 @@ def summarize(results: Sequence[Result], cores: Cores, rounds: int, *, quick: bo
         "cases": {
             result.name: {
                 "title": result.title,
+                "model": result.case.setup.model,
                 "unit": result.case.unit,
                 "latency": "first" if result.case.streams else "whole",
                 "gateways": {name: _figures(result.samples, name) for name in result.samples},

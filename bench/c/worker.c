@@ -3,7 +3,8 @@
    worker RULES ADDRESSES
 
    It listens on one port of 127.0.0.1, 127.0.0.2, and so on, and prints the port once it does. Streams have a pace, or
-   are written an event at a time as fast as they are taken. */
+   are written an event at a time as fast as they are taken. Each address answers a GET of /counts with how often each
+   rule was taken there, in a line, and the last body that came to it. */
 
 #include "common.h"
 #include "rules.h"
@@ -20,10 +21,18 @@
 
 enum { FIRST_ROOM = 4096, LARGEST_BYTES = 16 << 20, EVENTS = 512 };
 
+/* One address, and what came to it. */
+struct place {
+    long counts[MOST_RULES];
+    char *last;
+    size_t size, room;
+};
+
 struct connection {
     struct link link; /* first, so that a link is a connection */
     int socket;
     bool listens, last, ticks;
+    struct place *place;
     char *in;
     size_t filled, room;
     struct bytes rest;           /* of an answer that was not taken at once */
@@ -121,6 +130,39 @@ static void put_eager_tokens(void)
     take_out(&turn);
 }
 
+static void count(struct place *place, const struct rule *rule, const char *body, size_t size)
+{
+    place->counts[rule - rules]++;
+    if (!size)
+        return;
+    if (size > place->room) {
+        place->room = size * 2;
+        place->last = realloc(place->last, place->room);
+        if (!place->last)
+            fail("no memory is left for %zu bytes", place->room);
+    }
+    memcpy(place->last, body, size);
+    place->size = size;
+}
+
+/* What came to an address, in memory that is used again for the next who asks. */
+static struct bytes tell_counts(const struct place *place)
+{
+    static char *told;
+    static size_t size;
+    free(told);
+    FILE *file = open_memstream(&told, &size);
+    if (!file)
+        fail("no memory is left");
+    fprintf(file, "HTTP/1.1 200 Mock\r\nconnection: close\r\n\r\n");
+    for (int index = 0; index < rule_count; index++)
+        fprintf(file, index ? " %ld" : "%ld", place->counts[index]);
+    fputc('\n', file);
+    fwrite(place->last, 1, place->size, file);
+    fclose(file);
+    return (struct bytes){told, size};
+}
+
 /* Answers the request that is in the buffer, once it is there. */
 static void answer_next(struct connection *connection)
 {
@@ -137,9 +179,17 @@ static void answer_next(struct connection *connection)
     data[all] = 0;
     const struct rule *rule = head.chunked ? NULL : choose(path, strcspn(path, " ?\r"), data + head.size, length);
     data[all] = kept;
+    bool asked = !strncmp(path, "/counts ", 8);
+    if (rule && !asked)
+        count(connection->place, rule, data + head.size, length);
     connection->filled -= all;
     memmove(data, data + all, connection->filled);
-    connection->last = head.last || !rule;
+    connection->last = head.last || !rule || asked;
+    if (asked) {
+        if (put(connection, tell_counts(connection->place)))
+            go_on(connection);
+        return;
+    }
     if (rule && rule->tokens) {
         connection->streamed = rule;
         connection->left = rule->tokens;
@@ -179,6 +229,7 @@ static void welcome(struct connection *listener)
         int on = 1;
         setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         connection->socket = socket;
+        connection->place = listener->place;
         watch(connection, EPOLL_CTL_ADD, EPOLLIN);
     }
 }
@@ -190,6 +241,7 @@ static in_port_t listen_on(uint32_t address, in_port_t port)
     struct connection *listener = allocate(sizeof *listener);
     int on = 1;
     listener->listens = true;
+    listener->place = allocate(sizeof *listener->place);
     listener->socket = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     setsockopt(listener->socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(listener->socket, (struct sockaddr *)&name, size) || listen(listener->socket, 4096))
