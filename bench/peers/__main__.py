@@ -11,7 +11,7 @@ import click
 
 import bench.peers
 from bench.peers.cases import CASES
-from bench.peers.measure import measure_peers, names
+from bench.peers.measure import Outcome, measure_peers, names
 from bench.peers.report import judge, markdown, text
 from bench.peers.routers import PEERS
 from bench.processes import BenchError, Cores
@@ -37,15 +37,17 @@ def main(
     """Measure, print the table, and end with 0 if all of it was measured, whatever the figures are."""
     chosen = [case.quick() if quick else case for case in CASES if not cases or case.name in cases]
     rounds = 1 if quick else rounds
-    cores = Cores.of_this_machine()
+    cores, outcome = Cores.of_this_machine(), Outcome()
     try:
         _prepare([peer.name for peer in PEERS if not only or peer.name in only], install=install)
         os.sched_setaffinity(0, cores.others)
         if cores.shared:
             click.echo("one core for all processes: latencies mean little", err=True)
-        outcome = measure_peers(chosen, rounds, _tell, cores, only)
+        measure_peers(chosen, rounds, _tell, cores, only, outcome)
     except BenchError as error:
         sys.exit(f"bench: error: {error}")
+    except KeyboardInterrupt:
+        outcome.failures["everything after it", "all of them"] = "stopped"
     document = judge(summarize(outcome.results, cores, rounds, quick=quick), outcome.failures)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)

@@ -46,14 +46,19 @@ def starts_for(case: Case, only: Sequence[str]) -> dict[str, Start]:
 
 
 def measure_peers(
-    cases: Sequence[Case], rounds: int, tell: Callable[[str], None], cores: Cores, only: Sequence[str] = ()
-) -> Outcome:
-    """Measure cases, in their order, with `only` these gateways, or with all.
+    cases: Sequence[Case],
+    rounds: int,
+    tell: Callable[[str], None],
+    cores: Cores,
+    only: Sequence[str],
+    outcome: Outcome,
+) -> None:
+    """Measure cases, in their order, with `only` these gateways, or with all; the outcome gets them as they come.
 
     Raises:
         BenchError: what all need is missing, as a compiler.
     """
-    programs, outcome = build_programs(), Outcome()
+    programs = build_programs()
     for (setup, kind), group in groupby(cases, key=lambda case: (case.setup, case.kind)):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernel-bench-")))
@@ -65,7 +70,6 @@ def measure_peers(
                 _measure_memory(bench, those[0], outcome)
             else:
                 _Group(bench, Ledger(rules, Pools.of(setup, worker)), outcome).measure(stack, setup, those)
-    return outcome
 
 
 @frozen
@@ -81,7 +85,8 @@ class _Group:
         gateways: dict[str, Gateway] = {}
         for turn, (name, start) in enumerate(self.bench.starts.items(), _FIRST_PROOF):
             try:
-                gateways |= self.bench.start(stack, setup, {name: start})
+                self.bench.tell(f"{setup.name}: starting {name}")
+                gateways[name] = start(stack, setup, self.ledger.pools, self.bench.cores)
                 self._prove(cases[0], gateways[name], turn)
             except BenchError as error:
                 gateways.pop(name, None)
