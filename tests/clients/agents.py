@@ -14,6 +14,9 @@ from tests.clients.install import node, node_modules
 
 SECONDS: Final = 90.0
 
+BRIEF: Final = 1000
+"""Tokens of the longest answer, for a model that takes no more than a few thousand."""
+
 _QUIET: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
@@ -39,6 +42,27 @@ stream_max_retries = 0
 enabled = false
 """
 
+INSTRUCTIONS: Final = "You are a helpful assistant."
+
+# what makes a request long is left out: nearly all of it are tools
+_BRIEF_CODEX: Final = """
+project_doc_max_bytes = 0
+model_instructions_file = "{instructions}"
+web_search = "disabled"
+"""
+
+_NO_TOOLS: Final = """
+[agents]
+enabled = false
+
+[skills.bundled]
+enabled = false
+
+[features]
+"""
+
+_FEATURES: Final = ("apps", "goals", "plugins", "shell_tool", "unified_exec", "view_image")
+
 
 @frozen
 class Outcome:
@@ -51,7 +75,10 @@ class Outcome:
 
 @frozen
 class Agent:
-    """An agent, by the tool that runs a command, the field that holds the command, and what it asks the kernel."""
+    """An agent, by the tool that runs a command, the field that holds the command, and what it asks the kernel.
+
+    One that is `brief` sends no tools and few instructions, which a small model can bear.
+    """
 
     name: str
     program: str
@@ -59,25 +86,40 @@ class Agent:
     field: str
     asks: str
     endpoint: str
+    brief: bool = False
 
     def words(self, folder: Path, url: str, model: str, prompt: str) -> tuple[list[str], dict[str, str]]:
         """The command line and the variables of a run."""
         command = [node(), str(node_modules() / self.program)]
         if self.name == "Codex":
-            (folder / "config.toml").write_text(_CODEX.format(model=model, url=url))
+            (folder / "config.toml").write_text(self._settings(folder, url, model))
             flags = ["exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
             return [*command, *flags, prompt], bare(folder, CODEX_HOME=str(folder), KERNEL_KEY="none")
         told = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none", "CLAUDE_CODE_MAX_RETRIES": "0"}
         models = {"ANTHROPIC_MODEL": model, "ANTHROPIC_SMALL_FAST_MODEL": model}
-        flags = ["-p", prompt, "--model", model, "--allowedTools", "Bash", "--output-format", "json"]
+        flags = ["-p", prompt, "--model", model, "--output-format", "json"]
+        if self.brief:
+            flags += ["--bare", "--tools", "", "--system-prompt", INSTRUCTIONS]
+            told["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(BRIEF)
+        else:
+            flags += ["--allowedTools", "Bash"]
         return [*command, *flags], bare(folder, CLAUDE_CONFIG_DIR=str(folder), **_QUIET, **told, **models)
 
-    def run(self, folder: Path, url: str, model: str, prompt: str) -> Outcome:
+    def _settings(self, folder: Path, url: str, model: str) -> str:
+        settings = _CODEX.format(model=model, url=url)
+        if not self.brief:
+            return settings
+        instructions = folder / "instructions.md"
+        instructions.write_text(INSTRUCTIONS)
+        switches = "".join(f"{feature} = false\n" for feature in _FEATURES)
+        return _BRIEF_CODEX.format(instructions=instructions) + settings + _NO_TOOLS + switches
+
+    def run(self, folder: Path, url: str, model: str, prompt: str, seconds: float = SECONDS) -> Outcome:
         """Let it do what a prompt says, to its end."""
         command, variables = self.words(folder, url, model, prompt)
         done = subprocess.run(
             command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=SECONDS, check=False,
+            timeout=seconds, check=False,
         )  # fmt: skip
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         assert lines, f"{self.name} said nothing: {done.stderr[-2000:]}"

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.clients.client import Client, Library, started
-from tests.clients.table import LEGEND, lines
+from tests.clients.table import LEGEND, PROPERTIES, show
 from tests.clients.world import WAYS, World, world
 
 HERE = Path(__file__).parent
-PROPERTIES = ("client", "case", "way")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,14 +49,4 @@ def noted(request: pytest.FixtureRequest, record_property: Callable[[str, object
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what each client made of each case."""
-    seen: dict[tuple[str, str, str], str] = {}
-    for outcome, word in (("passed", "ok"), ("failed", "FAILED"), ("error", "ERROR")):
-        for report in terminalreporter.stats.get(outcome, ()):
-            told = dict(getattr(report, "user_properties", ()))
-            if all(name in told for name in PROPERTIES):
-                client, case, way = (str(told[name]) for name in PROPERTIES)
-                seen[client, case, way] = word
-    if seen:
-        terminalreporter.section("clients")
-        for line in (LEGEND, "", *lines(seen, WAYS)):
-            terminalreporter.write_line(line)
+    show(terminalreporter, LEGEND, WAYS)

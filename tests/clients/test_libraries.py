@@ -29,7 +29,7 @@ def ask(served: World, clients: Callable[[Library], Client], row: Row, case: str
     """Let the library ask a model something, as the case wants it."""
 
     def send(model: str, prompt: str) -> dict[str, Any]:
-        question = {"url": served.kernel.url, "api": row.api, "case": case}
+        question: dict[str, Any] = {"url": served.kernel.url, "api": row.api, "case": case}
         return clients(row.library).ask(**question, model=model, prompt=prompt)
 
     return send

@@ -11,6 +11,13 @@ def test_what_was_seen_stands_in_its_cell() -> None:
     assert [*lines(seen, ("pair", "chat"))] == ["   chat    leave", "b          FAILED / ok", "a  - / ok"]
 
 
+def test_a_cell_that_nobody_fills_can_be_marked() -> None:
+    """Where a table has one way, and is to say that the client has no such case."""
+    seen = {("a", "chat", "live"): "ok s", ("b", "leave", "live"): "ok"}
+
+    assert [*lines(seen, ("live",), "-")] == ["   chat  leave", "a  ok s  -", "b  -     ok"]
+
+
 def test_every_case_has_a_column() -> None:
     """None is lost on the way."""
     assert {case for row in ROWS for case in row.cases} <= {*CASES}

@@ -1,5 +1,5 @@
 // Anthropic's library, of the generation that the command line names.
-import { LIMIT, WEATHER, endless, leaves, serve } from "./lines.mjs";
+import { LIMIT, WEATHER, endless, leaves, serve, toolChoice } from "./lines.mjs";
 
 const { default: Anthropic } = await import(process.argv[2]);
 const TOOL = { name: "get_weather", input_schema: WEATHER };
@@ -13,6 +13,7 @@ function show(message, told) {
 async function ask(client, asked, told) {
   const messages = [{ role: "user", content: asked.prompt }];
   const fields = { model: asked.model, messages, max_tokens: LIMIT };
+  const forced = { ...fields, tools: [TOOL], ...toolChoice(asked, { type: "any" }) };
   switch (asked.case) {
     case "models":
       told.models = (await client.models.list()).data.map((model) => model.id);
@@ -30,14 +31,14 @@ async function ask(client, asked, told) {
     case "long":
       return void (await client.messages.create(fields));
     case "tool": {
-      const said = await client.messages.create({ ...fields, tools: [TOOL] });
+      const said = await client.messages.create(forced);
       told.called = said.content[0].input;
       const result = { type: "tool_result", tool_use_id: said.content[0].id, content: "fine" };
       messages.push({ role: "assistant", content: said.content }, { role: "user", content: [result] });
-      return show(await client.messages.create({ ...fields, tools: [TOOL] }), told);
+      return show(await client.messages.create({ ...forced, ...toolChoice(asked, { type: "none" }) }), told);
     }
     case "streamed tool":
-      told.called = (await client.messages.stream({ ...fields, tools: [TOOL] }).finalMessage()).content[0].input;
+      told.called = (await client.messages.stream(forced).finalMessage()).content[0].input;
       return;
   }
   const events = client.messages.stream({ ...fields, ...(endless(asked) ? { max_tokens: 4000 } : {}) });
@@ -52,5 +53,6 @@ async function ask(client, asked, told) {
 }
 
 await serve(async (asked, told) => {
-  await ask(new Anthropic({ baseURL: asked.url, apiKey: "none", maxRetries: 0, timeout: 30000 }), asked, told);
+  const timeout = 1000 * asked.seconds;
+  await ask(new Anthropic({ baseURL: asked.url, apiKey: "none", maxRetries: 0, timeout }), asked, told);
 });

@@ -5,7 +5,7 @@ export const LIMIT = 64;
 export const PIECES = 4;
 export const WEATHER = {
   type: "object",
-  properties: { city: { type: "string" } },
+  properties: { city: { type: "string", enum: ["Paris", "Rome"] } },
   required: ["city"],
   additionalProperties: false,
 };
@@ -16,6 +16,9 @@ const names = (error) => {
   for (let kind = error.constructor; kind?.name; kind = Object.getPrototypeOf(kind)) found.push(kind.name);
   return found;
 };
+
+// The field that says whether a tool is to be called, where the model is not left to find that out itself.
+export const toolChoice = (asked, word) => (asked.forced ? { tool_choice: word } : {});
 
 export const leaves = (asked, told) => asked.case === "leave" && told.pieces >= PIECES;
 export const endless = (asked) => asked.case === "leave" || asked.case === "killed";

@@ -1,5 +1,5 @@
 // OpenAI's library, of the generation that the command line names.
-import { LIMIT, WEATHER, endless, leaves, serve } from "./lines.mjs";
+import { LIMIT, WEATHER, endless, leaves, serve, toolChoice } from "./lines.mjs";
 
 const { default: OpenAI } = await import(process.argv[2]);
 const CHAT_TOOL = { type: "function", function: { name: "get_weather", parameters: WEATHER, strict: true } };
@@ -14,6 +14,7 @@ function showChat(completion, told) {
 async function chat(client, asked, told) {
   const messages = [{ role: "user", content: asked.prompt }];
   const fields = { model: asked.model, messages, max_completion_tokens: LIMIT };
+  const forced = { ...fields, tools: [CHAT_TOOL], ...toolChoice(asked, "required") };
   switch (asked.case) {
     case "models":
       told.models = (await client.models.list()).data.map((model) => model.id);
@@ -26,13 +27,13 @@ async function chat(client, asked, told) {
     case "long":
       return void (await client.chat.completions.create(fields));
     case "tool": {
-      const said = (await client.chat.completions.create({ ...fields, tools: [CHAT_TOOL] })).choices[0].message;
+      const said = (await client.chat.completions.create(forced)).choices[0].message;
       told.called = JSON.parse(said.tool_calls[0].function.arguments);
       messages.push(said, { role: "tool", tool_call_id: said.tool_calls[0].id, content: "fine" });
-      return showChat(await client.chat.completions.create({ ...fields, tools: [CHAT_TOOL] }), told);
+      return showChat(await client.chat.completions.create({ ...forced, ...toolChoice(asked, "none") }), told);
     }
     case "streamed tool": {
-      const said = await client.chat.completions.stream({ ...fields, tools: [CHAT_TOOL] }).finalMessage();
+      const said = await client.chat.completions.stream(forced).finalMessage();
       told.called = JSON.parse(said.tool_calls[0].function.arguments);
       return;
     }
@@ -59,6 +60,7 @@ function showResponse(response, told) {
 async function respond(client, asked, told) {
   const input = [{ role: "user", content: asked.prompt }];
   const fields = { model: asked.model, input, max_output_tokens: LIMIT };
+  const forced = { ...fields, tools: [TOOL], ...toolChoice(asked, "required") };
   switch (asked.case) {
     case "chat":
       return showResponse(await client.responses.create(fields), told);
@@ -67,13 +69,13 @@ async function respond(client, asked, told) {
     case "long":
       return void (await client.responses.create(fields));
     case "tool": {
-      const [call] = (await client.responses.create({ ...fields, tools: [TOOL] })).output;
+      const [call] = (await client.responses.create(forced)).output;
       told.called = JSON.parse(call.arguments);
       input.push(call, { type: "function_call_output", call_id: call.call_id, output: "fine" });
-      return showResponse(await client.responses.create({ ...fields, tools: [TOOL] }), told);
+      return showResponse(await client.responses.create({ ...forced, ...toolChoice(asked, "none") }), told);
     }
     case "streamed tool": {
-      const [call] = (await client.responses.stream({ ...fields, tools: [TOOL] }).finalResponse()).output;
+      const [call] = (await client.responses.stream(forced).finalResponse()).output;
       told.called = JSON.parse(call.arguments);
       return;
     }
@@ -92,6 +94,7 @@ async function respond(client, asked, told) {
 }
 
 await serve(async (asked, told) => {
-  const client = new OpenAI({ baseURL: asked.url + "/v1", apiKey: "none", maxRetries: 0, timeout: 30000 });
+  const timeout = 1000 * asked.seconds;
+  const client = new OpenAI({ baseURL: asked.url + "/v1", apiKey: "none", maxRetries: 0, timeout });
   await (asked.api === "chat" ? chat : respond)(client, asked, told);
 });

@@ -4,14 +4,14 @@ from typing import Any
 
 import anthropic
 
-from tests.clients.programs.lines import LIMIT, WEATHER, Asked, Told, leaves, serve
+from tests.clients.programs.lines import LIMIT, WEATHER, Asked, Told, leaves, serve, tool_choice
 
 TOOL: Any = {"name": "get_weather", "input_schema": WEATHER}
 
 
 def answer(asked: Asked, told: Told) -> None:
     """Ask the kernel once, or twice where a tool is called."""
-    client: Any = anthropic.Anthropic(base_url=asked["url"], api_key="none", max_retries=0, timeout=30)
+    client: Any = anthropic.Anthropic(base_url=asked["url"], api_key="none", max_retries=0, timeout=asked["seconds"])
     with client:
         ask(client, asked, told)
 
@@ -20,6 +20,7 @@ def ask(client: Any, asked: Asked, told: Told) -> None:
     """Ask over messages."""
     turns: list[Any] = [{"role": "user", "content": asked["prompt"]}]
     fields = {"model": asked["model"], "messages": turns, "max_tokens": LIMIT}
+    forced = {"tools": [TOOL], **tool_choice(asked, {"type": "any"})}
     match asked["case"]:
         case "models":
             told["models"] = [model.id for model in client.models.list()]
@@ -35,14 +36,14 @@ def ask(client: Any, asked: Asked, told: Told) -> None:
         case "long":
             client.messages.create(**fields)
         case "tool":
-            said = client.messages.create(**fields, tools=[TOOL])
+            said = client.messages.create(**fields, **forced)
             (call,) = said.content
             told["called"] = call.input
             result = {"type": "tool_result", "tool_use_id": call.id, "content": "fine"}
             turns += [{"role": "assistant", "content": said.content}, {"role": "user", "content": [result]}]
-            show(client.messages.create(**fields, tools=[TOOL]), told)
+            show(client.messages.create(**fields, **forced | tool_choice(asked, {"type": "none"})), told)
         case "streamed tool":
-            with client.messages.stream(**fields, tools=[TOOL]) as events:
+            with client.messages.stream(**fields, **forced) as events:
                 told["called"] = events.get_final_message().content[0].input
         case _:
             stream(client, asked, told, fields)

@@ -1,14 +1,14 @@
 """LangChain's chat models for OpenAI's and Anthropic's APIs."""
 
-from typing import Any
+from typing import Any, Literal
 
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 
-from tests.clients.programs.lines import LIMIT, Asked, Told, leaves, serve
+from tests.clients.programs.lines import LIMIT, Asked, Told, leaves, serve, tool_choice
 
 
-def get_weather(city: str) -> str:
+def get_weather(city: Literal["Paris", "Rome"]) -> str:
     """Weather in a city."""
     return f"fine in {city}"
 
@@ -16,7 +16,7 @@ def get_weather(city: str) -> str:
 def model(asked: Asked) -> Any:
     """The chat model that is asked."""
     limit = {"bad": -1, "leave": 4000, "killed": 4000}.get(asked["case"], LIMIT)
-    common: dict[str, Any] = {"model": asked["model"], "api_key": "none", "max_retries": 0, "timeout": 30}
+    common: dict[str, Any] = {"model": asked["model"], "api_key": "none", "max_retries": 0, "timeout": asked["seconds"]}
     if asked["api"] == "messages":
         return ChatAnthropic(base_url=asked["url"], max_tokens=limit, **common)
     responses = asked["api"] == "responses"
@@ -31,14 +31,15 @@ def answer(asked: Asked, told: Told) -> None:
         case "chat" | "bad" | "long":
             show(asks.invoke(prompt), told)
         case "tool":
-            tools = asks.bind_tools([get_weather])
-            said = tools.invoke(prompt)
+            said = asks.bind_tools([get_weather], **tool_choice(asked, "any")).invoke(prompt)
             (call,) = said.tool_calls
             told["called"] = call["args"]
             result = {"role": "tool", "tool_call_id": call["id"], "content": get_weather(**call["args"])}
+            none = {"type": "none"} if asked["api"] == "messages" else "none"
+            tools = asks.bind_tools([get_weather], **tool_choice(asked, none))
             show(tools.invoke([{"role": "user", "content": prompt}, said, result]), told)
         case "streamed tool":
-            pieces = [*asks.bind_tools([get_weather]).stream(prompt)]
+            pieces = [*asks.bind_tools([get_weather], **tool_choice(asked, "any")).stream(prompt)]
             whole = sum(pieces[1:], start=pieces[0])
             told["called"] = whole.tool_calls[0]["args"]
         case _:

@@ -10,7 +10,7 @@ Told = dict[str, Any]
 
 WEATHER: dict[str, Any] = {
     "type": "object",
-    "properties": {"city": {"type": "string"}},
+    "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}},
     "required": ["city"],
     "additionalProperties": False,
 }
@@ -37,6 +37,11 @@ def serve(answer: Callable[[Asked, Told], None]) -> None:
             told["message"] = str(error)
         output.write(json.dumps(told) + "\n")
         output.flush()
+
+
+def tool_choice(asked: Asked, word: object) -> dict[str, object]:
+    """The field that says whether a tool is to be called, where the model is not left to find that out itself."""
+    return {"tool_choice": word} if asked.get("forced") else {}
 
 
 def leaves(asked: Asked, told: Told) -> bool:

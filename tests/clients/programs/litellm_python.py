@@ -5,7 +5,7 @@ from typing import Any
 
 import litellm
 
-from tests.clients.programs.lines import LIMIT, WEATHER, Asked, Told, leaves, serve
+from tests.clients.programs.lines import LIMIT, WEATHER, Asked, Told, leaves, serve, tool_choice
 
 TOOL: Any = {"type": "function", "function": {"name": "get_weather", "parameters": WEATHER}}
 
@@ -16,13 +16,14 @@ def answer(asked: Asked, told: Told) -> None:
     base = asked["url"] if anthropic else asked["url"] + "/v1"
     provider = "anthropic" if anthropic else "hosted_vllm" if asked["api"] == "vllm" else "openai"
     common = {"model": f"{provider}/{asked['model']}", "api_base": base, "api_key": "none", "num_retries": 0}
-    (respond if asked["api"] == "responses" else chat)(common | {"timeout": 30}, asked, told)
+    (respond if asked["api"] == "responses" else chat)(common | {"timeout": asked["seconds"]}, asked, told)
 
 
 def chat(common: dict[str, Any], asked: Asked, told: Told) -> None:
     """Ask over chat completions, or over messages as if they were."""
     messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
     fields: dict[str, Any] = {**common, "messages": messages, "max_tokens": LIMIT}
+    forced = {"tools": [TOOL], **tool_choice(asked, "required")}
     match asked["case"]:
         case "chat":
             show(litellm.completion(**fields), told)
@@ -31,13 +32,13 @@ def chat(common: dict[str, Any], asked: Asked, told: Told) -> None:
         case "long":
             litellm.completion(**fields)
         case "tool":
-            said = litellm.completion(**fields, tools=[TOOL]).choices[0].message
+            said = litellm.completion(**fields, **forced).choices[0].message
             (call,) = said.tool_calls
             told["called"] = json.loads(call.function.arguments)
             messages += [said, {"role": "tool", "tool_call_id": call.id, "content": "fine"}]
-            show(litellm.completion(**fields, tools=[TOOL]), told)
+            show(litellm.completion(**fields, **forced | tool_choice(asked, "none")), told)
         case "streamed tool":
-            chunks = [*litellm.completion(**fields, tools=[TOOL], stream=True)]
+            chunks = [*litellm.completion(**fields, **forced, stream=True)]
             built: Any = litellm.stream_chunk_builder(chunks)
             told["called"] = json.loads(built.choices[0].message.tool_calls[0].function.arguments)
         case _:
@@ -72,7 +73,7 @@ def respond(common: dict[str, Any], asked: Asked, told: Told) -> None:
     """Ask over Responses."""
     items: list[Any] = [{"role": "user", "content": asked["prompt"]}]
     fields: dict[str, Any] = {**common, "input": items, "max_output_tokens": LIMIT}
-    tool = {"type": "function", **TOOL["function"]}
+    forced = {"tools": [{"type": "function", **TOOL["function"]}], **tool_choice(asked, "required")}
     match asked["case"]:
         case "chat":
             show_response(litellm.responses(**fields), told)
@@ -81,12 +82,12 @@ def respond(common: dict[str, Any], asked: Asked, told: Told) -> None:
         case "long":
             litellm.responses(**fields)
         case "tool":
-            (call,) = litellm.responses(**fields, tools=[tool]).output
+            (call,) = litellm.responses(**fields, **forced).output
             told["called"] = json.loads(call.arguments)
             items += [call.model_dump(), {"type": "function_call_output", "call_id": call.call_id, "output": "fine"}]
-            show_response(litellm.responses(**fields, tools=[tool]), told)
+            show_response(litellm.responses(**fields, **forced | tool_choice(asked, "none")), told)
         case "streamed tool":
-            events = [*litellm.responses(**fields, tools=[tool], stream=True)]
+            events = [*litellm.responses(**fields, **forced, stream=True)]
             told["called"] = json.loads(events[-1].response.output[0].arguments)
         case _:
             stream_response(asked, told, fields)

@@ -5,7 +5,7 @@ from typing import Any
 
 import openai
 
-from tests.clients.programs.lines import LIMIT, WEATHER, Asked, Told, leaves, serve
+from tests.clients.programs.lines import LIMIT, WEATHER, Asked, Told, leaves, serve, tool_choice
 
 CHAT_TOOL: Any = {"type": "function", "function": {"name": "get_weather", "parameters": WEATHER, "strict": True}}
 TOOL: Any = {"type": "function", "name": "get_weather", "parameters": WEATHER, "strict": True}
@@ -13,7 +13,7 @@ TOOL: Any = {"type": "function", "name": "get_weather", "parameters": WEATHER, "
 
 def answer(asked: Asked, told: Told) -> None:
     """Ask the kernel once, or twice where a tool is called."""
-    client: Any = openai.OpenAI(base_url=asked["url"] + "/v1", api_key="none", max_retries=0, timeout=30)
+    client: Any = openai.OpenAI(base_url=asked["url"] + "/v1", api_key="none", max_retries=0, timeout=asked["seconds"])
     with client:
         (chat if asked["api"] == "chat" else respond)(client, asked, told)
 
@@ -22,6 +22,7 @@ def chat(client: Any, asked: Asked, told: Told) -> None:
     """Ask over chat completions."""
     messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
     fields = {"model": asked["model"], "messages": messages, "max_completion_tokens": LIMIT}
+    forced = {"tools": [CHAT_TOOL], **tool_choice(asked, "required")}
     match asked["case"]:
         case "models":
             told["models"] = [model.id for model in client.models.list()]
@@ -33,14 +34,14 @@ def chat(client: Any, asked: Asked, told: Told) -> None:
         case "long":
             client.chat.completions.create(**fields)
         case "tool":
-            said = client.chat.completions.create(**fields, tools=[CHAT_TOOL]).choices[0].message
+            said = client.chat.completions.create(**fields, **forced).choices[0].message
             (call,) = said.tool_calls
             told["called"] = json.loads(call.function.arguments)
             result = {"role": "tool", "tool_call_id": call.id, "content": "fine"}
             messages += [said.to_dict(), result]
-            show_chat(client.chat.completions.create(**fields, tools=[CHAT_TOOL]), told)
+            show_chat(client.chat.completions.create(**fields, **forced | tool_choice(asked, "none")), told)
         case "streamed tool":
-            with helper(client).stream(**fields, tools=[CHAT_TOOL]) as events:
+            with helper(client).stream(**fields, **forced) as events:
                 said = events.get_final_completion().choices[0].message
             told["called"] = said.tool_calls[0].function.parsed_arguments or json.loads(
                 said.tool_calls[0].function.arguments
@@ -80,6 +81,7 @@ def respond(client: Any, asked: Asked, told: Told) -> None:
     """Ask over Responses."""
     items: list[Any] = [{"role": "user", "content": asked["prompt"]}]
     fields = {"model": asked["model"], "input": items, "max_output_tokens": LIMIT}
+    forced = {"tools": [TOOL], **tool_choice(asked, "required")}
     match asked["case"]:
         case "chat":
             show_response(client.responses.create(**fields), told)
@@ -88,12 +90,12 @@ def respond(client: Any, asked: Asked, told: Told) -> None:
         case "long":
             client.responses.create(**fields)
         case "tool":
-            (call,) = client.responses.create(**fields, tools=[TOOL]).output
+            (call,) = client.responses.create(**fields, **forced).output
             told["called"] = json.loads(call.arguments)
             items += [call.to_dict(), {"type": "function_call_output", "call_id": call.call_id, "output": "fine"}]
-            show_response(client.responses.create(**fields, tools=[TOOL]), told)
+            show_response(client.responses.create(**fields, **forced | tool_choice(asked, "none")), told)
         case "streamed tool":
-            with client.responses.stream(**fields, tools=[TOOL]) as events:
+            with client.responses.stream(**fields, **forced) as events:
                 told["called"] = json.loads(events.get_final_response().output[0].arguments)
         case _:
             stream_response(client, asked, told, fields)
