@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from bench.calls import KINDS, Calls, count_calls, least
 from bench.ceilings import OTHER_PYTHON, calls_table, complaint, read_ceilings
@@ -31,9 +32,10 @@ def test_calls_stay_below_their_ceiling(kind: str, counted: Calls) -> None:
 
 
 def test_every_plugin_of_the_chain_is_counted(counted: Calls) -> None:
-    """The whole standard chain is on while requests are counted."""
+    """The whole standard chain is on while requests are counted, but for what is for other endpoints."""
+    others = ("messages_", "responses_")
     for kind in KINDS[:-1]:
-        assert {line.name for line in STANDARD_ORDER} <= set(counted[kind])
+        assert {line.name for line in STANDARD_ORDER if not line.name.startswith(others)} <= set(counted[kind])
 
 
 def test_the_table_has_each_stage_and_the_sum(counted: Calls) -> None:
@@ -103,7 +105,8 @@ def test_all_that_follows_a_step_is_counted() -> None:
 
         return await asyncio.to_thread(drive)
 
-    first, second, third = (asyncio.run(count(callbacks)) for callbacks in (1, 2, 3))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # asyncio's own is of functions that count, too
+        first, second, third = (runner.run(count(callbacks)) for callbacks in (1, 2, 3))
     assert 0 < second - first == third - second
 
 
@@ -115,7 +118,7 @@ def test_what_only_adds_to_the_odd_round_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "said"), [(1001, "1 more than"), (1000, None), (980, None), (970, "lower it to 970")]
+    ("calls", "said"), [(1001, "1 more than"), (1000, None), (946, None), (945, "lower it to 945")]
 )
 def test_a_ceiling_holds_and_follows(calls: int, said: str | None) -> None:
     """One call too many is refused with a breakdown, and so is a ceiling that has become far too high."""
