@@ -91,13 +91,11 @@ class Pool:
         self._listens = policy if isinstance(policy, HearsTurns) else None
         self._held = child(RESERVATIONS, settings.model, settings.role)
         # what the policy chooses from, and what tells it who takes requests
-        name, shares = pool_name(settings.model, settings.role), Shares(settings.health.slow_start_seconds)
-        self._roster = make_roster(name, policy, shares, self._turned, self._forget)
-        self.breakers = Breakers(settings.model, settings.role, settings.breaker, self._roster)
-        self._watch = Watch(
-            settings.model, settings.role, settings.health, self.client, self.headers, self._roster.refresh
-        )
-        self._membership = Membership(settings.model, settings.role, self._roster, self._watch, self.health)
+        name, shares = (settings.model, settings.role), Shares(settings.health.slow_start_seconds)
+        self._roster = make_roster(pool_name(*name), policy, shares, self._turned, self._forget)
+        self.breakers = Breakers(*name, settings.breaker, self._roster)
+        self._watch = Watch(*name, settings.health, self.client, self.headers, self._roster.refresh)
+        self._membership = Membership(*name, self._roster, self._watch, self.health)
 
     @property
     def workers(self) -> Sequence[Worker]:
