@@ -66,6 +66,8 @@ class _Line:
         if served is not None:
             values["model"], values["engine"], values["workers"] = served.model, served.engine, served.workers
             values["attempts"] = served.attempts
+            if served.request_id not in (None, exchange.id):
+                values["worker_request_id"] = served.request_id
         if timing is not None and timing.answered is not None:
             values["first_byte_seconds"] = round(timing.answered - timing.arrived, 6)
         conversation, trace = exchange.get(CONVERSATION), exchange.get(TRACE)

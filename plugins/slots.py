@@ -122,12 +122,16 @@ class Performance:
 
 @define(eq=False)
 class Served:
-    """Who served a request: `model` is a configured name (a safe label), `workers` are for the log alone."""
+    """Who served a request: `model` is a configured name (a safe label), `workers` are for the log alone.
+
+    `request_id` is the one that workers were told.
+    """
 
     model: str
     engine: str
     workers: list[str]
     attempts: int = 0
+    request_id: str | None = None
 
 
 PAYLOAD: Final = Slot[Payload]("payload")

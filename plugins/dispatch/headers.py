@@ -1,5 +1,6 @@
 """Which headers pass between clients and workers, in both directions."""
 
+import random
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -7,6 +8,9 @@ from typing import Final
 
 from kernel import Exchange, Secret
 from plugins.slots import TRACE
+
+REQUEST_ID: Final = "x-request-id"
+"""By which a worker is told a request apart, the same on all legs."""
 
 _WANTED: Final = ("accept", "traceparent", "tracestate", "anthropic-version", "anthropic-beta")
 _PASSED_ON: Final = {name.encode(): name for name in _WANTED}
@@ -28,12 +32,13 @@ def check_key(_instance: object, _attribute: object, value: Secret) -> None:
 def headers_for_worker(exchange: Exchange) -> dict[str, str]:
     """What every leg of a request sends. Of the client's own headers only those that mean something to a worker.
 
-    The body is JSON whatever the client called it: it was parsed as such, and strict workers look.
+    The body is JSON whatever the client called it: it was parsed as such, and strict workers look. An id that the
+    client chose ends here: it may come twice, and workers know their requests and what they hold by it.
     """
     headers = {
         "content-type": "application/json",
         "accept-encoding": "identity",
-        "x-request-id": exchange.id,
+        REQUEST_ID: f"{random.getrandbits(128):032x}" if b"x-request-id" in exchange.sent else exchange.id,
     }
     if not _PASSED_ON.keys().isdisjoint(exchange.sent):
         _pass_on(exchange, headers)

@@ -13,7 +13,7 @@ from plugins.dispatch.engine import Engine, Request
 from plugins.dispatch.errands import Errands
 from plugins.dispatch.forgeries import strip_handoffs
 from plugins.dispatch.handoffs import HandoffConfig
-from plugins.dispatch.headers import headers_for_worker
+from plugins.dispatch.headers import REQUEST_ID, headers_for_worker
 from plugins.dispatch.introductions import Introductions
 from plugins.dispatch.links import Links
 from plugins.dispatch.pool import Pool
@@ -122,10 +122,12 @@ def begin(exchange: Exchange, service: Service) -> Job:
         payload.edit()["model"] = service.model
     stream = exchange.get(STREAM) or False
     request = Request(endpoint, payload, stream, exchange.get(CONVERSATION), exchange.get(PERFORMANCE))
+    headers = headers_for_worker(exchange)
+    served.request_id = headers[REQUEST_ID]
     service.budget.deposit()
     needed = service.handoffs.needed_seconds
     retries = Retries(service.model, service.retry, service.budget, exchange.get(DEADLINE), needed)
-    return Job(exchange, service, request, headers_for_worker(exchange), served, exchange.get(TIMING), retries)
+    return Job(exchange, service, request, headers, served, exchange.get(TIMING), retries)
 
 
 def _choose_api(exchange: Exchange, service: Service) -> tuple[Endpoint, Payload]:

@@ -1,9 +1,11 @@
 """Which headers and fields pass between a client and a worker that serves whole requests."""
 
+import re
+
 import orjson
 import pytest
 
-from plugins.slots import TRACE
+from plugins.slots import SERVED, TRACE
 from tests.dispatch.scripted import Seen, scripted
 from tests.dispatch.streams import ODD, answer_odd
 from tests.dispatch.support import ask, body_of, exchange_of, running, single
@@ -23,7 +25,8 @@ async def test_only_headers_that_mean_something_to_a_worker_are_sent() -> None:
     ]  # fmt: skip
     async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
         await ask(dispatch, exchange_of(body_of(), headers=sent))
-    got = worker.seen[0].header
+    got = dict(worker.seen[0].header)
+    assert re.fullmatch("[0-9a-f]{32}", got.pop("x-request-id"))
     assert got == {
         "host": worker.url.removeprefix("http://"),
         "content-type": "application/json",
@@ -32,10 +35,22 @@ async def test_only_headers_that_mean_something_to_a_worker_are_sent() -> None:
         "accept": "text/event-stream",
         "anthropic-version": "2023-06-01",
         "anthropic-beta": "a-1,b-2",
-        "x-request-id": "id-1",
         "traceparent": "00-a-b-01",
         "tracestate": "x=1",
     }
+
+
+@pytest.mark.parametrize("sent", [[], [("x-request-id", "id-1")], [("X-Request-Id", "id 1")]])
+async def test_workers_are_told_an_id_that_no_client_chose(sent: list[tuple[str, str]]) -> None:
+    """They know what they hold by it, and one that a client sends twice must not be taken for the same."""
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        exchanges = [exchange_of(body_of(), headers=sent) for _ in range(2)]
+        for exchange in exchanges:
+            await ask(dispatch, exchange)
+    told = [seen.header["x-request-id"] for seen in worker.seen]
+    assert len({*told}) == 2
+    assert all(re.fullmatch("[0-9a-f]{32}", id) for id in told)
+    assert [exchange[SERVED].request_id for exchange in exchanges] == told
 
 
 async def test_the_trace_of_an_outer_plugin_replaces_the_clients() -> None:

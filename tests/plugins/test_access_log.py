@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from kernel import BytesReply, ClientGone, Exchange, Rejection
+from kernel import BytesReply, CallNext, ClientGone, Exchange, Rejection, Reply
 from kernel.testing import build_exchange, read_reply, run_chain
 from plugins.access_log import AccessLog
 from plugins.endpoints import MODELS
 from plugins.error_envelope import ErrorEnvelope
-from plugins.slots import CONVERSATION, TIMING, TRACE, Conversation, Timing
+from plugins.slots import CONVERSATION, SERVED, TIMING, TRACE, Conversation, Timing
 from plugins.sse_guard import SseGuard
 from tests.plugins.support import CHAT_STREAM, EVENTS, Worker, chat, left_in_stream, parsed, stream
 
@@ -53,6 +53,22 @@ async def test_one_line_for_an_answer(ending: Any, status: int, outcome: str, le
     line = await line_of(Worker(ending), logged)
 
     assert (line["status"], line["outcome"], line["log_level"]) == (status, outcome, level)
+
+
+@pytest.mark.parametrize("same", [False, True])
+async def test_the_id_that_workers_were_told_is_logged_if_it_is_another(same: bool, logged: list[Any]) -> None:
+    """So that their logs can be read beside this one."""
+    exchange = parsed(headers=[("x-request-id", "r-1")])
+
+    class Told(Worker):
+        async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
+            reply = await super().__call__(exchange, call_next)
+            exchange[SERVED].request_id = exchange.id if same else "w-1"
+            return reply
+
+    line = await line_of(Told(BytesReply(b"{}")), logged, exchange)
+
+    assert (line["request_id"], line.get("worker_request_id")) == ("r-1", None if same else "w-1")
 
 
 @pytest.mark.parametrize(
