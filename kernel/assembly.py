@@ -47,8 +47,7 @@ class Assembly:
         specs = [place.spec for place in self.places if place.on and place.spec is not None]
         here = [spec for spec in specs if spec.endpoints is None or endpoint in spec.endpoints]
         named = [(spec.name, self.plugins[spec.name], spec.fail_open) for spec in here]
-        chains = self._chains[endpoint] = compose(named), compose(named, timed=True)
-        return chains
+        return self._chains.setdefault(endpoint, (compose(named), compose(named, timed=True)))
 
     def _leave(self, exchange: Exchange) -> None:
         self.exchanges.discard(exchange)

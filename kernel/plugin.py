@@ -57,15 +57,15 @@ def check_name(_instance: object, _attribute: object, value: str) -> None:
 
 
 _SLOTS = deep_iterable(instance_of(Slot), instance_of(tuple))
+_ENDPOINTS = optional(instance_of(frozenset))
 
 
 @frozen
 class PluginSpec:
     """What an entry point of the group `kernel.plugins` holds.
 
-    A third party gives exactly one of `before` and `after`, the name of a standard plugin. `needs` and `fills` are the
-    slots that it reads and writes. With `fail_open` (observers only) the chain goes on without it when it raises. One
-    that is for some `endpoints` only is not called at others.
+    A third party gives exactly one of `before` and `after`, a standard plugin's name. `needs` and `fills` are the slots
+    that it reads and writes. With `fail_open` (observers only) the chain survives its faults. `endpoints` are all it sees.
     """
 
     name: str = field(validator=check_name)
@@ -75,9 +75,7 @@ class PluginSpec:
     needs: tuple[Slot[Any], ...] = field(default=(), kw_only=True, validator=_SLOTS)
     fills: tuple[Slot[Any], ...] = field(default=(), kw_only=True, validator=_SLOTS)
     fail_open: bool = field(default=False, kw_only=True, validator=instance_of(bool))
-    endpoints: frozenset[Endpoint] | None = field(
-        default=None, kw_only=True, validator=optional(instance_of(frozenset))
-    )
+    endpoints: frozenset[Endpoint] | None = field(default=None, kw_only=True, validator=_ENDPOINTS)
 
 
 @frozen

@@ -30,8 +30,7 @@ async def read_body(
     timer = request.loop.call_later(
         seconds, lambda: request.interrupt(_rejection(408, f"the request body did not arrive within {seconds:g} s"))
     )
-    parts: list[bytes] = []
-    size, more = 0, True
+    parts, size, more = list[bytes](), 0, True
     try:
         with request.interruptible():
             while more:
@@ -112,7 +111,10 @@ async def _pump(reply: StreamReply, send: Send, headers: Headers, request: Inter
                 for link in links:
                     if link.step is not None:
                         owner = link.owner
-                        chunk = _run(link, "step", chunk)  # noqa: PLW2901
+                        try:
+                            chunk = link.step(chunk)  # noqa: PLW2901
+                        except Exception as error:
+                            chunk = _lose(link, "step", error, chunk)  # noqa: PLW2901
                 owner = reply.owner
                 if chunk:
                     sending = True
@@ -120,8 +122,12 @@ async def _pump(reply: StreamReply, send: Send, headers: Headers, request: Inter
                     sending = False
         for link in links:
             owner = link.owner
-            if link.check is not None and (error := _run(link, "check")) is not None:
-                return Outcome(FAILED, error, owner)
+            try:
+                fault = link.check() if link.check is not None else None
+            except Exception as error:
+                fault = _lose(link, "check", error, None)
+            if fault is not None:
+                return Outcome(FAILED, fault, owner)
     except Exception as error:
         # a server says with an OSError that it cannot write to the client any more
         gone = isinstance(error, ClientGone) or (sending and isinstance(error, OSError))
@@ -129,16 +135,13 @@ async def _pump(reply: StreamReply, send: Send, headers: Headers, request: Inter
     return Outcome(COMPLETED)
 
 
-def _run(link: Link, part: str, *chunk: bytes) -> Any:
-    """The step or check of a link, which is lost when it raises; of a fail-open plugin it is done without."""
-    try:
-        return getattr(link, part)(*chunk)
-    except Exception:
-        setattr(link, part, None)
-        if not link.fail_open:
-            raise
-        log.exception("plugin.failed", plugin=link.owner, at=f"stream {part}", went_on=True)
-        return chunk[0] if chunk else None
+def _lose(link: Link, part: str, error: Exception, instead: Any) -> Any:
+    """Go on without the step or check of a fail-open plugin that has just raised; of any other the error is raised."""
+    setattr(link, part, None)
+    if not link.fail_open:
+        raise error
+    log.error("plugin.failed", plugin=link.owner, at=f"stream {part}", went_on=True, exc_info=error)
+    return instead
 
 
 def _close(links: list[Link], outcome: Outcome) -> tuple[bytes | None, Outcome]:

@@ -40,19 +40,26 @@ SHARED: tuple[Processor, ...] = (
 )
 
 
+_LEVELS = {"warn": "warning", "exception": "error"}
+
+
 class _JsonLine:
-    """Makes a line of JSON in one step, unless it tells of an exception."""
+    """Makes a line of JSON in one step, unless it tells of an exception or holds what orjson does not take."""
 
     def __init__(self) -> None:
         self._stamp = _Stamper()
         self._render = structlog.processors.JSONRenderer(_to_json)
 
     def __call__(self, logger: object, method: str, values: EventDict) -> str | bytes:
-        values = self._stamp(logger, method, structlog.stdlib.add_log_level(logger, method, values))
+        values["level"] = _LEVELS.get(method, method)
+        self._stamp(logger, method, values)
         if "exc_info" in values or "stack_info" in values:
             values = structlog.processors.StackInfoRenderer()(logger, method, values)
             values = structlog.processors.format_exc_info(logger, method, values)
-        return self._render(logger, method, values)
+        try:
+            return orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS).decode()
+        except (TypeError, ValueError):
+            return self._render(logger, method, values)
 
 
 class _Lines:
