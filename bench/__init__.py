@@ -56,6 +56,10 @@ it. A busy machine distorts it more than the first table.
 its client and its workers, by stage. The number is the same on any machine, so a test holds it to a ceiling, which
 `tests/bench/calls.toml` has.
 
+`python -m bench cores` puts one process and two of the kernel (`--workers`) on all cores, in turns, with the load and
+the workers beside them: what a unit costs on all processes together, how many there are in a second, and the share of
+the busiest process. With two cores, a second process has only what load and workers leave.
+
 There is no pass or fail for what is timed. `--quick` is for a continuous integration that wants to know whether all of
 it still runs; its figures mean nothing.
 """

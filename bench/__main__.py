@@ -18,6 +18,7 @@ from bench.calls import count_calls
 from bench.cases import CASES
 from bench.ceilings import calls_table
 from bench.chain import measure_chain
+from bench.cores import SEVERAL, cores_table, measure_cores
 from bench.gateways import GATEWAYS
 from bench.measure import measure
 from bench.processes import BenchError, Cores
@@ -109,6 +110,20 @@ def calls(*, as_json: bool) -> None:
     """Count calls."""
     counted = count_calls()
     print(json.dumps(counted, indent=2) if as_json else calls_table(counted))
+
+
+@main.command(help="Measure one process and two on all cores, in front of the same workers.")
+@click.option("--case", "names", multiple=True, type=click.Choice(SEVERAL), help="Only this one.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each in a case.")
+@QUICK
+@JSON
+def cores(*, names: Sequence[str], rounds: int, quick: bool, as_json: bool) -> None:
+    """Measure several processes."""
+    try:
+        document = measure_cores(1 if quick else rounds, _tell, names or SEVERAL, quick=quick)
+    except BenchError as error:
+        sys.exit(f"bench: error: {error}")
+    print(json.dumps(document, indent=1) if as_json else cores_table(document))
 
 
 def _move() -> Cores:

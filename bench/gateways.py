@@ -10,7 +10,7 @@ import orjson
 from attrs import frozen
 
 from bench.cases import ADDRESSES, Setup
-from bench.processes import Cores, free_port, python, running, wait_until_ready
+from bench.processes import Cores, free_port, python, running, wait_until_ready, wait_until_serving
 from bench.programs import Programs
 
 FLOOR_A: Final = "floor A"
@@ -77,16 +77,18 @@ def configuration(setup: Setup, pools: Pools, port: int, without: str | None = N
     return {"listen": f"127.0.0.1:{port}", "plugins": plugins}
 
 
-def start_kernel(stack: ExitStack, setup: Setup, pools: Pools, cores: Cores, without: str | None = None) -> Gateway:
+def start_kernel(
+    stack: ExitStack, setup: Setup, pools: Pools, cores: Cores, without: str | None = None, processes: int = 1
+) -> Gateway:
     """Start `kernel run`, with its log going nowhere."""
     port = free_port()
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kernel-bench-"))
     file = Path(folder, "kernel.yaml")
     file.write_bytes(orjson.dumps(configuration(setup, pools, port, without)))  # JSON is YAML
-    command = python("plugins.host", "run", str(file))
+    command = python("plugins.host", "run", str(file), f"--workers={processes}")
     process = stack.enter_context(running(command, cores.gateway, quiet=True))
     wait_until_ready(port, KERNEL if without is None else f"the kernel without {without}", process)
-    return Gateway((process.pid,), port, file)
+    return Gateway(wait_until_serving(process, processes), port, file)
 
 
 def start_floor(name: str) -> Start:

@@ -14,6 +14,8 @@ from typing import Final
 
 from attrs import frozen
 
+from plugins.host.instance import find_instances
+
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 
@@ -111,6 +113,23 @@ def wait_until_ready(port: int, what: str, process: "subprocess.Popen[str]", pat
             return
         time.sleep(0.05)
     raise BenchError(f"{what} did not start")
+
+
+def wait_until_serving(process: "subprocess.Popen[str]", count: int) -> tuple[int, ...]:
+    """The ids of the kernel's processes that serve, once there are so many.
+
+    Raises:
+        BenchError: there are not within `START_SECONDS`.
+    """
+    if count == 1:
+        return (process.pid,)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        for instance in find_instances(any_config=True):
+            if instance.state.pid == process.pid and len(instance.processes) == count:
+                return tuple(state.pid for state in instance.processes)
+        time.sleep(0.05)
+    raise BenchError(f"the kernel did not start {count} processes")
 
 
 def fetch(port: int, path: str) -> bytes:

@@ -134,6 +134,17 @@ def test_the_chain_has_a_table_for_each_section() -> None:
     assert all(line.endswith(" us") for table in tables for line in table.splitlines()[1:])
 
 
+def test_one_process_and_two_are_measured() -> None:
+    """Each with every figure, and of two neither has all of the work."""
+    data = json.loads(run_bench("cores", "--quick", "--case", "prefix", "--json"))
+
+    (case,) = data.values()
+    assert list(case["processes"]) == ["1", "2"]
+    assert all(len(figures) == 4 for figures in case["processes"].values())
+    assert case["processes"]["1"]["busiest"] == 1.0
+    assert 0.5 <= case["processes"]["2"]["busiest"] <= 1.0
+
+
 def test_memory_is_that_of_the_process() -> None:
     """What is read of a process that runs Python is more than nothing, and grows with what it holds."""
     before = resident_bytes(os.getpid())
