@@ -65,7 +65,7 @@ class PluginSpec:
     """What an entry point of the group `kernel.plugins` holds.
 
     A third party gives exactly one of `before` and `after`, a standard plugin's name. `needs` and `fills` are the slots
-    that it reads and writes. With `fail_open` (observers only) the chain survives its faults. `endpoints` are all it sees.
+    that it reads and writes. With `fail_open` (observers only) the chain survives its faults. It sees `endpoints` only.
     """
 
     name: str = field(validator=check_name)
