@@ -1,6 +1,6 @@
 """The worker that has the most of the prompt in its cache, by what the workers tell of their caches."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from itertools import islice
 from math import ceil
 from pathlib import Path
@@ -38,9 +38,10 @@ def _make_state(policy: "KvEvents") -> KvState:
     )
 
 
-def _make_source(policy: "KvEvents", site: Site, holding: Callable[[Worker], Holding]) -> KvSource:
+def _make_source(policy: "KvEvents", site: Site, state: KvState) -> KvSource:
+    holding = state.holding
     if policy.source == "polled":
-        return PolledSource(policy.tokens_per_block, site, holding)
+        return PolledSource(policy.tokens_per_block, site, holding, state.pass_on)
     if policy.bind is not None:
         return BoundZmqSource(policy.bind, policy.replay_endpoint, site, holding)
     return ZmqSource(policy.endpoint, policy.replay_endpoint, policy.ranks, site, holding)
@@ -96,7 +97,7 @@ class KvEvents:
     def start(self, site: Site, /) -> None:
         """Begin to listen, or to ask."""
         self._state.site = site
-        self._state.source = _make_source(self, site, self.holding)
+        self._state.source = _make_source(self, site, self._state)
 
     async def stop(self) -> None:
         """End that."""

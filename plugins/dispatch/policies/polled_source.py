@@ -1,7 +1,7 @@
 """Asks TensorRT-LLM's workers for their KV-cache events after each request that they served."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from attrs import define, field
@@ -44,12 +44,14 @@ class PolledSource:
     """Asks each worker that comes up how it names its blocks, and after its requests what became of them.
 
     At most one question is on its way to a worker: a request that ends meanwhile has one more follow. A worker
-    whose blocks cannot be what `tokens_per_block` says is drained until it says something else.
+    whose blocks cannot be what `tokens_per_block` says is drained until it says something else. `pass_on` hears which
+    blocks were stored and removed: a worker tells each event once, whoever asks.
     """
 
     tokens_per_block: int | None
     site: Site
     holding: Callable[[Worker], Holding]
+    pass_on: Callable[[Worker, Sequence[int], Sequence[int]], None]
     _servers: dict[Worker, _Server] = field(factory=dict, init=False)
     _ending: set[asyncio.Task[None]] = field(factory=set, init=False)
 
@@ -120,6 +122,7 @@ class PolledSource:
             try:
                 server.ledger.enter(await self._ask("POST", worker, EVENTS_PATH))
                 server.silent = False
+                self.pass_on(worker, server.ledger.stored, server.ledger.removed)
             except (Fault, WireError) as error:
                 if not server.silent:
                     log.warning("kv_events.no_events", worker=worker.url, reason=_reason(error))

@@ -52,10 +52,15 @@ def judge(info: ServerInfo, wanted: int | None) -> tuple[Verdict, str]:
 
 @define(eq=False)
 class PolledLedger:
-    """Enters polled events into what is known of one worker. `bad` counts what was not as it should be."""
+    """Enters polled events into what is known of one worker. `bad` counts what was not as it should be.
+
+    `stored` and `removed` are the blocks of the last answer.
+    """
 
     holding: Holding
     bad: int = field(default=0, init=False)
+    stored: list[int] = field(factory=list, init=False)
+    removed: list[int] = field(factory=list, init=False)
     _last: int = field(default=-1, init=False)
 
     def enter(self, body: bytes) -> None:
@@ -66,6 +71,7 @@ class PolledLedger:
         Raises:
             WireError: it is none.
         """
+        self.stored, self.removed = [], []
         events = _load(body)
         if not isinstance(events, list):
             raise WireError("no JSON list of events")
@@ -93,9 +99,12 @@ class PolledLedger:
             for block in _list(data.get("blocks")):
                 name = _hash(block.get("block_hash") if isinstance(block, dict) else None)
                 self.holding.store(name, name)
+                self.stored.append(name)
         elif data["type"] == "removed":
             for block in _list(data.get("block_hashes")):
-                self.holding.remove(_hash(block))
+                name = _hash(block)
+                self.holding.remove(name)
+                self.removed.append(name)
 
 
 def _list(value: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """TensorRT-LLM's events are asked for after each request, once at a time, and a worker's blocks have to fit."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from attrs import define, field
 
 from plugins.dispatch.policies.kv_events import KvEvents
 from plugins.dispatch.policies.kv_index import Holding, KvIndex
+from plugins.dispatch.policies.kv_state import PINNED, REMOVED, STORED
 from plugins.dispatch.policies.kv_wire import WireError
 from plugins.dispatch.policies.trtllm_events import PolledLedger, ServerInfo, judge, read_info
 from plugins.dispatch.policies.trtllm_hashes import BlockKeys
@@ -123,6 +124,41 @@ async def test_what_was_routed_is_taken_for_cached_and_events_correct_it() -> No
         assert running.known() == 4
         assert set(keys[:2]) | {5, 6} == running.policy._state.index.holders.keys()
         assert [seen.header["authorization"] for seen in worker.seen] == ["Bearer k"] * 3
+
+
+@define(eq=False)
+class Told:
+    """What other processes are told."""
+
+    said: list[tuple[int, set[int]]] = field(factory=list)
+
+    def tell(self, _worker: Worker, kind: int, numbers: Sequence[int]) -> int:
+        """Write it down, as the unsigned numbers that they are."""
+        self.said.append((kind, {number % (1 << 64) for number in numbers}))
+        return 0
+
+    def hear(self) -> None:
+        """Nothing is ever heard."""
+
+
+async def test_other_processes_are_told_what_was_sent_and_what_the_worker_says() -> None:
+    """A worker tells each event once, to whichever process asks."""
+    server, told, policy = Server(), Told(), KvEvents("polled", max_sessions=0)
+    policy.join(told)
+    keys = BlockKeys().make(PROMPT, 32)
+    server.events = [
+        {"event_id": 1, "data": {"type": "removed", "block_hashes": keys[2:]}},
+        {"event_id": 2, "data": {"type": "stored", "blocks": [{"block_hash": 5}]}},
+    ]
+    async with scripted(server) as worker, asking(policy, worker) as running:
+        await handshakes(running)
+        running.send(PROMPT).finish()
+        await idle(running)
+        assert [(kind, numbers) for kind, numbers in told.said if kind != PINNED] == [
+            (STORED, set(keys)),
+            (STORED, {5}),
+            (REMOVED, set(keys[2:])),
+        ]
 
 
 async def test_a_failed_request_adds_nothing() -> None:

@@ -10,10 +10,9 @@ from plugins.dispatch.policies.conversation import StickyConversation
 from plugins.dispatch.policies.kv_events import KvEvents
 from plugins.dispatch.policies.prefix import Prefix
 from plugins.dispatch.policies.round_robin import RoundRobin
-from plugins.dispatch.policy import Facts, Site
+from plugins.dispatch.policy import Facts
 from plugins.dispatch.state.siblings import Siblings
-from plugins.dispatch.transports.choice import ChosenClient
-from plugins.dispatch.worker import Role, Worker
+from plugins.dispatch.worker import Worker
 from tests.dispatch.policies.support import chat, completion
 from tests.dispatch.state.support import Process, processes
 from tests.dispatch.support import until
@@ -77,28 +76,6 @@ async def test_later_turns_reach_the_worker_of_the_first(policy: Any, turns: Any
         assert kept(started, turns) == 1.0
 
 
-async def test_blocks_that_were_sent_are_known_everywhere() -> None:
-    """Of workers whose events say nothing yet: a prompt of token ids goes where its beginning went."""
-    for policy in (KvEvents(track_routed_blocks=True, max_sessions=0), KvEvents("polled", max_sessions=0)):
-        with processes(policy, WORKERS) as (_, (one, two)):
-            for process in (one, two):
-                for worker in process.roster.known():
-                    process.policy._state.holding(worker).resize(32)  # type: ignore[attr-defined]
-            prompt = numbered(3, 0)
-            one.policy.start(_site(one))  # type: ignore[attr-defined]
-            held = one.send(prompt)
-            held.finish()
-            facts = numbered(3, 1)
-            assert two.send(facts).worker.url == held.worker.url
-            assert facts.match is not None
-            assert facts.match.cached >= 480
-            await one.policy.stop()  # type: ignore[attr-defined]
-
-
-def _site(process: Process) -> Site:
-    return Site("m", Role.CONTEXT, process.roster, ChosenClient(None, 3.0, None), {})
-
-
 @pytest.mark.parametrize(("policy", "turns"), CASES)
 async def test_a_process_that_begins_knows_what_was_chosen_before(policy: Any, turns: Any) -> None:
     """By all others, and by the one that had its place."""
@@ -112,10 +89,18 @@ async def test_a_process_that_begins_knows_what_was_chosen_before(policy: Any, t
         new.roster.close()
 
 
-@pytest.mark.parametrize("turns", [named, unnamed])
-async def test_who_placed_a_conversation_last_is_right(turns: Any) -> None:
+@pytest.mark.parametrize(
+    ("policy", "turns"),
+    [
+        (StickyConversation(), named),
+        (StickyConversation(match_threshold=0.3), unnamed),
+        (KvEvents("polled"), named),
+        (KvEvents("polled"), opened),
+    ],
+)
+async def test_who_placed_a_conversation_last_is_right(policy: Any, turns: Any) -> None:
     """When two processes place the same one at the same moment, or it has to move, all agree afterwards."""
-    with processes(StickyConversation(match_threshold=0.3), WORKERS) as (_, (one, two)):
+    with processes(policy, WORKERS) as (_, (one, two)):
         two.send(chat("something else"))  # so that they do not choose the same worker by chance
         hear, one.company._reels = one.company._reels, []
         other, two.company._reels = two.company._reels, []
