@@ -37,7 +37,7 @@ def main(
     """Measure, print the table, and end with 0 if all of it was measured, whatever the figures are."""
     chosen = [case.quick() if quick else case for case in CASES if not cases or case.name in cases]
     rounds = 1 if quick else rounds
-    cores, outcome = Cores.of_this_machine(), Outcome()
+    cores, outcome, load_before = Cores.of_this_machine(), Outcome(), os.getloadavg()[0]
     try:
         _prepare([peer.name for peer in PEERS if not only or peer.name in only], install=install)
         os.sched_setaffinity(0, cores.others)
@@ -48,7 +48,7 @@ def main(
         sys.exit(f"bench: error: {error}")
     except KeyboardInterrupt:
         outcome.failures["everything after it", "all of them"] = "stopped"
-    document = judge(summarize(outcome.results, cores, rounds, quick=quick), outcome.failures)
+    document = judge(summarize(outcome.results, cores, rounds, quick=quick), outcome.failures, load_before)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         output.joinpath("peers.json").write_text(json.dumps(document, indent=1) + "\n")

@@ -30,8 +30,8 @@ class Row:
     goal: Goal | None
 
 
-def judge(document: Mapping[str, Any], failures: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    """The document with `goals`, `never` and `failures`.
+def judge(document: Mapping[str, Any], failures: Mapping[tuple[str, str], str], load_before: float) -> dict[str, Any]:
+    """The document with `goals`, `never` and `failures`; its environment with the peers and the load before the run.
 
     A goal has the `case`, what is `measured`, what is to be `reached`, and whether it is `met`, with a `reason`; null,
     where something of it was not measured.
@@ -45,8 +45,10 @@ def judge(document: Mapping[str, Any], failures: Mapping[tuple[str, str], str]) 
     ]
     models = {name: case["model"] for name, case in document["cases"].items()}
     never = sorted({(model, peer) for model in models.values() for peer in _PEERS if (model, peer) in NEVER})
+    versions = {peer.name: peer.environment.version for peer in PEERS}
     return {
         **document,
+        "environment": {**document["environment"], **versions, "load_before": round(load_before, 1)},
         "goals": goals,
         "never": [{"model": model, "gateway": peer, "reason": NEVER[model, peer]} for model, peer in never],
         "failures": [{"case": case, "gateway": name, "reason": reason} for (case, name), reason in failures.items()],

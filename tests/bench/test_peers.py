@@ -59,6 +59,8 @@ def test_the_kernel_is_measured_without_peers(home: Path) -> None:
     assert all(list(case["gateways"]) == [FLOOR_D, KERNEL] for case in data["cases"].values())
     assert [goal["case"] for goal in data["goals"]] == names
     assert data["failures"] == []
+    assert data["environment"]["smg"] == "1.13.0"
+    assert data["environment"]["load_before"] >= 0
     assert f"| {FLOOR_D} | {KERNEL} | to reach | in this run |" in shown
     assert "vllm-router has no figures for sglang" in shown
     assert "mean nothing" in done.stdout
@@ -113,7 +115,7 @@ def judged(own: float, *others: float) -> Any:
     figures = {name: {"lowest": value, "median": value, "highest": value} for name, value in medians.items()}
     case = {"title": "t", "unit": "us/request", "model": VLLM, "latency": "whole", "gateways": figures}
     document = {"environment": {}, "rounds": 1, "quick": False, "cases": {"vllm": case}}
-    return judge(document, {})
+    return judge(document, {}, 0.0)
 
 
 @pytest.mark.parametrize(
