@@ -5,7 +5,9 @@ import re
 import orjson
 import pytest
 
+from plugins.dispatch.engines.vllm import VllmEngine
 from plugins.slots import SERVED, TRACE
+from tests.dispatch.engines.pairs import CHAT, pair_of
 from tests.dispatch.scripted import Seen, scripted
 from tests.dispatch.streams import ODD, answer_odd
 from tests.dispatch.support import ask, body_of, exchange_of, running, single
@@ -51,6 +53,15 @@ async def test_workers_are_told_an_id_that_no_client_chose(sent: list[tuple[str,
     assert len({*told}) == 2
     assert all(re.fullmatch("[0-9a-f]{32}", id) for id in told)
     assert [exchange[SERVED].request_id for exchange in exchanges] == told
+
+
+async def test_both_legs_have_one_id() -> None:
+    """Older vLLM workers find what was handed over by it."""
+    async with pair_of(VllmEngine()) as pair:
+        await ask(pair.dispatch, exchange_of(orjson.dumps(CHAT), headers=[("x-request-id", "id-1")]))
+        ids = {stub.state().last_requests[-1].header("x-request-id") for stub in pair.stubs}
+    assert len(ids) == 1
+    assert ids != {"id-1"}
 
 
 async def test_the_trace_of_an_outer_plugin_replaces_the_clients() -> None:
