@@ -122,7 +122,7 @@ async def test_a_reload_that_changes_one_worker_breaks_no_stream(tmp_path: Path)
         until(lambda: served.metric(UP) == 2)
         async with httpx.AsyncClient(timeout=60, limits=LIMITS) as client:
             begun = asyncio.Semaphore(0)
-            tasks = [asyncio.create_task(stream(client, served.url, 60, begun.release)) for _ in range(STREAMS)]
+            tasks = [asyncio.create_task(stream(client, served.url, 120, begun.release)) for _ in range(STREAMS)]
             for _ in range(STREAMS):
                 await begun.acquire()
             served.file.write_text(pools(stays, joins))
