@@ -17,7 +17,7 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test clients lint fmt types snapshots live live-sglang soak bench bench-peers bench-page demo
+.PHONY: help run test clients lint fmt types snapshots live live-sglang soak bench bench-peers bench-page bench-all demo
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,13 @@ bench-peers: $(VENV)/.installed-dev ## Measure beside other routers, which it in
 
 bench-page: $(VENV)/.installed-bench ## Write docs/performance.md and its chart anew (ARGS='--results FOLDER': of those)
 	$(BIN)/python -m bench page $(ARGS)
+
+bench-all: $(VENV)/.installed-bench ## Measure all that docs/performance.md shows, an hour on an idle machine, and write it
+	$(BIN)/python -m bench --output build/bench
+	$(BIN)/python -m bench.peers --install --output build/bench
+	$(BIN)/python -m bench stages --output build/bench
+	$(BIN)/python -m bench cores --output build/bench
+	$(BIN)/python -m bench page --results build/bench
 
 demo: $(VENV)/.installed-demo ## Serve, ask what a newcomer asks, show the answers, stop
 	deploy/demo.sh

@@ -118,14 +118,17 @@ def calls(*, as_json: bool) -> None:
 @main.command(help="Measure one process and two on all cores, in front of the same workers.")
 @click.option("--case", "names", multiple=True, type=click.Choice(SEVERAL), help="Only this one.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each in a case.")
+@click.option("--output", type=click.Path(path_type=Path), help="A folder for cores.json.")
 @QUICK
 @JSON
-def cores(*, names: Sequence[str], rounds: int, quick: bool, as_json: bool) -> None:
+def cores(*, names: Sequence[str], rounds: int, output: Path | None, quick: bool, as_json: bool) -> None:
     """Measure several processes."""
     try:
         document = measure_cores(1 if quick else rounds, _tell, names or SEVERAL, quick=quick)
     except BenchError as error:
         sys.exit(f"bench: error: {error}")
+    if output is not None:
+        _write(output / "cores.json", document)
     print(json.dumps(document, indent=1) if as_json else cores_table(document))
 
 
@@ -144,7 +147,7 @@ def chart(run: Path, picture: Path) -> None:
 @click.option(
     "--results",
     type=click.Path(path_type=Path, exists=True),
-    help="A folder with bench.json, stages.json and, if there is one, peers.json, which are to be shown from now on.",
+    help="A folder with bench.json, peers.json, stages.json and cores.json, which are to be shown from now on.",
 )
 @click.option("--note", default="", help="What is to be known of those results, in a sentence.")
 def page(results: Path | None, note: str) -> None:

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from bench.gateways import KERNEL
+from bench.report import markdown_table
 from bench.results import Results
 from bench.stages import STAGES
 
@@ -16,9 +17,6 @@ RESULTS: Final = FOLDER / "performance.json"
 CHART: Final = FOLDER / "performance.png"
 
 MEMORY: Final = "MiB"
-_PLUGINS: Final = "plugins"
-"""The case of chains without one plugin."""
-
 _PART: Final = re.compile(r"(<!-- begin: ([a-z]+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
 
 
@@ -62,13 +60,13 @@ def loads(results: Results) -> str:
 
 def plugins(results: Results) -> str:
     """What each plugin costs: the kernel with it, less the kernel without it."""
-    gateways = results["floors"]["cases"][_PLUGINS]["gateways"]
+    gateways = results["floors"]["cases"]["plugins"]["gateways"]
     rows = [
         (name.removeprefix("without "), f"{figures['less']:.1f}")
         for name, figures in gateways.items()
         if name != KERNEL
     ]
-    return _table(("plugin", "us/request"), rows)
+    return markdown_table(("plugin", "us/request"), rows)
 
 
 def _costs(case: Mapping[str, Any]) -> bool:
@@ -113,14 +111,29 @@ def memory(results: Results) -> str:
 def goals(results: Results) -> str:
     """What was to be reached, and whether it was."""
     run = results["gateways"]
-    if not run.get("goals"):
-        return "This run was not beside other routers, which most of what is to be reached is about."
     titles = {name: case["title"] for name, case in run["cases"].items()}
     rows = (
         (titles.get(goal["case"], goal["case"]), goal["measured"], goal["reached"], goal["reason"])
         for goal in run["goals"]
     )
-    return _table(("load", "what", "to reach", "in this run"), rows, figures=0)
+    return markdown_table(("load", "what", "to reach", "in this run"), rows)
+
+
+def cores(results: Results) -> str:
+    """One process and several."""
+    rows = (
+        (
+            f"{case['title']}, {case['unit']}",
+            count,
+            number(figures["microseconds"]),
+            f"{figures['per_second']:,.0f}",
+            number(figures["p99_milliseconds"]),
+            f"{figures['busiest']:.0%}",
+        )
+        for case in results["cores"].values()
+        for count, figures in case["processes"].items()
+    )
+    return markdown_table(("load", "processes", "cost", "in a second", "p99 ms", "share of the busiest"), rows)
 
 
 def stages(results: Results) -> str:
@@ -129,7 +142,7 @@ def stages(results: Results) -> str:
     columns = [_shares(case["stages"]) for case in cases]
     rows = [(stage, *(column[stage] for column in columns)) for stage in STAGES]
     rows.append(("**all**", *(f"**{number(sum(case['stages'].values()))}**" for case in cases)))
-    return _table(("stage", *(f"{case['title']}, {case['unit']}" for case in cases)), rows)
+    return markdown_table(("stage", *(f"{case['title']}, {case['unit']}" for case in cases)), rows)
 
 
 def _shares(costs: Mapping[str, float]) -> dict[str, str]:
@@ -143,7 +156,7 @@ def calls(results: Results) -> str:
     rows = [(stage, *(str(kind.get(stage, 0)) for kind in counted.values())) for stage in STAGES]
     rows = [row for row in rows if any(cell != "0" for cell in row[1:])]
     rows.append(("**all**", *(f"**{sum(kind.values())}**" for kind in counted.values())))
-    return _table(("stage", *(kind.replace("_", " ") for kind in counted)), rows)
+    return markdown_table(("stage", *(kind.replace("_", " ") for kind in counted)), rows)
 
 
 def _gateways(
@@ -161,18 +174,13 @@ def _gateways(
         )
         for case in cases
     )
-    return _table(("load", *names), rows)
+    return markdown_table(("load", *names), rows)
 
 
 def gateway_names(cases: Iterable[Mapping[str, Any]]) -> list[str]:
     """The gateways of some cases: the kernel, and then the others as they come."""
     names = dict.fromkeys(name for case in cases for name in case["gateways"])
     return [*(name for name in names if name == KERNEL), *(name for name in names if name != KERNEL)]
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, figures: int = 1) -> str:
-    marks = ["---" if column < 1 or not figures else "---:" for column in range(len(headings))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (headings, marks, *rows))
 
 
 PARTS: Final[Mapping[str, Callable[[Results], str]]] = {
@@ -183,6 +191,7 @@ PARTS: Final[Mapping[str, Callable[[Results], str]]] = {
     "memory": memory,
     "loads": loads,
     "plugins": plugins,
+    "cores": cores,
     "stages": stages,
     "calls": calls,
 }

@@ -66,7 +66,7 @@ def markdown(document: Mapping[str, Any]) -> str:
             parts.append(_wide(names, cases))
     for case in document["cases"].values():
         rows = [(name, *cells(case, own)) for name, own in case["gateways"].items()]
-        parts.append(f"**{case['title']}**, {case['unit']}\n\n" + _table(("", *HEADINGS), rows))
+        parts.append(f"**{case['title']}**, {case['unit']}\n\n" + markdown_table(("", *HEADINGS), rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -78,10 +78,11 @@ def _wide(names: Sequence[str], cases: Sequence[Mapping[str, Any]]) -> str:
         medians = (f"{figures[name]['median']:.1f} ({spread(figures[name])})" for name in names)
         ratios = (f"{figures[name]['ratio']:.2f}" for name in others)
         rows.append((case["title"], case["unit"], *medians, *ratios))
-    return _table(("case", "unit", *names, *(f"kernel / {name}" for name in others)), rows)
+    return markdown_table(("case", "unit", *names, *(f"kernel / {name}" for name in others)), rows)
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, of whose columns all but the first hold figures."""
     lines = [headings, ["---"] * 1 + ["---:"] * (len(headings) - 1), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

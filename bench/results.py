@@ -9,7 +9,7 @@ _SHOWN: Final = ("median", "lowest", "highest", "ratio", "less", "whole_p99_mill
 
 Results: TypeAlias = Mapping[str, Any]
 """`note`, a sentence; `gateways`, the document of a run beside other routers; `floors`, that of one beside floors;
-`stages`, what they cost by case; `calls`, how many they make by kind."""
+`stages`, what they cost by case; `cores`, figures of several processes by case; `calls`, by kind and stage."""
 
 
 def collect(folder: Path, calls: Mapping[str, Mapping[str, int]], note: str = "") -> Results:
@@ -18,13 +18,21 @@ def collect(folder: Path, calls: Mapping[str, Mapping[str, int]], note: str = ""
     Raises:
         FileNotFoundError: one of them is missing.
     """
-    floors = _read(folder / "bench.json")
-    peers = folder / "peers.json"
     stages = json.loads(folder.joinpath("stages.json").read_text())
     for case in stages.values():
         case["stages"] = {stage: _short(value) for stage, value in case["stages"].items()}
-    run = _read(peers) if peers.exists() else floors
-    return {"note": note, "gateways": run, "floors": floors, "stages": stages, "calls": calls}
+    cores = json.loads(folder.joinpath("cores.json").read_text())
+    for case in cores.values():
+        for count, figures in case["processes"].items():
+            case["processes"][count] = {key: _short(value) for key, value in figures.items()}
+    return {
+        "note": note,
+        "gateways": _read(folder / "peers.json"),
+        "floors": _read(folder / "bench.json"),
+        "stages": stages,
+        "cores": cores,
+        "calls": calls,
+    }
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -53,8 +53,12 @@ def made() -> dict[str, Any]:
     goal = {"case": "vllm", "measured": "us/request", "reached": "80 or less", "met": True, "reason": "met"}
     run = {"environment": {"python": "3", "other_cores": [1, 2]}, "rounds": 3, "quick": False, "cases": cases}
     stages = {"vllm": {"title": "two legs", "unit": "us/request", "stages": dict.fromkeys(STAGES, 1.0)}}
+    one = {"microseconds": 70.25, "per_second": 12_000.0, "p99_milliseconds": 9.0, "busiest": 1.0}
+    two = {"microseconds": 75.0, "per_second": 15_000.0, "p99_milliseconds": 8.0, "busiest": 0.55}
+    cores = {"one_leg": {"title": "one leg", "unit": "us/request", "processes": {"1": one, "2": two}}}
     calls = {key: {LOOP: 1, CHAIN: 2} for key in KINDS}
-    return {"note": "", "gateways": run | {"goals": [goal]}, "floors": deepcopy(run), "stages": stages, "calls": calls}
+    parts = {"stages": stages, "cores": cores, "calls": calls}
+    return {"note": "", "gateways": run | {"goals": [goal]}, "floors": deepcopy(run), **parts}
 
 
 def test_the_page_agrees_with_the_results(results: dict[str, Any]) -> None:
@@ -84,6 +88,7 @@ def test_a_table_has_a_line_for_each_load_and_the_kernel_first() -> None:
     assert PARTS["memory"](made()).splitlines()[2:] == ["| at rest, MiB | 57 | 120 |"]
     assert PARTS["tails"](made()).splitlines()[2:] == ["| two legs, 256 at once, ms | 160 | 220 |"]
     assert PARTS["plugins"](made()).splitlines()[2:] == ["| deadline | 0.8 |"]
+    assert PARTS["cores"](made()).splitlines()[3] == "| one leg, us/request | 2 | 75.0 | 15,000 | 8.0 | 55% |"
     assert PARTS["goals"](made()).splitlines()[2:] == ["| two legs | us/request | 80 or less | met |"]
 
 
@@ -109,19 +114,21 @@ def test_what_the_figures_depend_on_is_told() -> None:
 
 
 def test_results_are_collected_without_their_rounds(tmp_path: Path) -> None:
-    """A run beside other routers goes before one beside floors; without it the floors have to do."""
+    """All of them are needed, so that a page is never half of one day and half of another."""
     run = made()
-    tmp_path.joinpath("stages.json").write_text(json.dumps(run["stages"]))
-    tmp_path.joinpath("bench.json").write_text(json.dumps(run["floors"]))
-    alone = collect(tmp_path, run["calls"])
-    tmp_path.joinpath("peers.json").write_text(json.dumps(run["gateways"]))
-    beside = collect(tmp_path, run["calls"], "Busy.")
+    files = {"peers": "gateways", "bench": "floors", "stages": "stages", "cores": "cores"}
+    for file, part in files.items():
+        with pytest.raises(FileNotFoundError):
+            collect(tmp_path, run["calls"])
+        tmp_path.joinpath(f"{file}.json").write_text(json.dumps(run[part]))
+    found = collect(tmp_path, run["calls"], "Busy.")
 
-    assert alone["gateways"] == alone["floors"] == beside["floors"]
-    assert "goals" not in alone["gateways"]
-    assert beside["gateways"]["goals"] == run["gateways"]["goals"]
-    assert (alone["note"], beside["note"]) == ("", "Busy.")
-    assert "samples" not in json.dumps(beside)
+    assert found["note"] == "Busy."
+    assert found["gateways"]["goals"] == run["gateways"]["goals"]
+    assert "samples" not in json.dumps(found)
+    assert {name: PARTS[name](found) for name in PARTS} == {
+        name: PARTS[name](run | {"note": "Busy."}) for name in PARTS
+    }
 
 
 def test_a_page_is_written_anew(tmp_path: Path) -> None:
