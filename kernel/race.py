@@ -18,8 +18,7 @@ class Guard:
     __slots__ = ("_cancelling", "_fired", "_owner", "_task")
 
     def __init__(self, owner: "Interruptible") -> None:
-        self._owner = owner
-        self._fired = False
+        self._owner, self._fired = owner, False
 
     def __enter__(self) -> None:
         owner = self._owner
@@ -94,6 +93,7 @@ class Interruptible:
         for pending in (self._timer, self._watcher, self._gone):
             if pending is not None:
                 pending.cancel()
+        self._watcher = None  # a cycle: its cancellation holds its frame, which holds the request
 
     def _begin_watch(self) -> None:
         self._timer = None

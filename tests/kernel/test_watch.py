@@ -1,6 +1,8 @@
 """The watch for a client that hangs up: when it begins, what it does, that it ends."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -128,6 +130,24 @@ async def test_a_settled_request_asks_for_nothing_more() -> None:
     other.settle()
     await turn(20)
     assert line.asked == 1
+
+
+async def test_a_settled_request_needs_no_collector() -> None:
+    """All of it is gone with the last reference to it."""
+    line = Line()
+    gone = weakref.ref(line)
+    request = Interruptible(line.receive)
+    request.may_watch = True
+    request.watch()
+    await until(lambda: line.asked)
+    gc.disable()
+    try:
+        request.settle()
+        await turn(5)
+        del request, line
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 async def test_client_gone_returns_when_the_client_has_hung_up() -> None:
