@@ -22,6 +22,9 @@ from bench.lean import Origin
 
 Message = MutableMapping[str, Any]
 
+KEEP_ALIVE_SECONDS: Final = 75
+"""As long as the kernel keeps a client's connection that rests."""
+
 _JSON: Final = {"content-type": "application/json"}
 
 
@@ -161,7 +164,15 @@ def main(floor: str, port: int, model: str, one: str, context: str, generation: 
 
     upstream = Upstream(model, turns(one), turns(context), turns(generation), Origin.post if floor == "D" else post)
     app = (build_framework_floor if floor == "A" else build_bare_floor)(upstream, lifespan)
-    uvicorn.run(app, port=port, loop="uvloop", http="httptools", access_log=False, log_level="warning")
+    uvicorn.run(
+        app,
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        access_log=False,
+        log_level="warning",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+    )
 
 
 def _workers(urls: Sequence[str], *, lean: bool) -> list[Any]:

@@ -101,6 +101,8 @@ static void send_request(struct client *client)
 
 static void ask(struct client *client)
 {
+    if (!client->socket)
+        connect_client(client);
     left--;
     open_requests++;
     asked_requests++;
@@ -129,14 +131,20 @@ static void reconnect(struct client *client)
 static void take(struct client *client)
 {
     static char data[READ_BYTES];
+    bool rests = !client->sent || client->answer.stage == DONE;
     ssize_t size = recv(client->socket, data, sizeof data, 0);
     if (size < 0 && errno == EAGAIN)
         return;
+    if (size <= 0 && rests) { /* which a gateway may close after a while */
+        close(client->socket);
+        client->socket = 0;
+        return;
+    }
     if (size < 0)
         fail("the gateway closed a connection: %s", strerror(errno));
     if (!size)
         fail("the gateway closed a connection: end of file, after %zu bytes of an answer", client->answer.taken);
-    if (!client->sent || client->answer.stage == DONE)
+    if (rests)
         show("nothing was asked", &client->answer, data, (size_t)size);
     if (take_answer(&client->answer, &expected, data, (size_t)size) < (size_t)size)
         show("more than it came", &client->answer, data, (size_t)size);
@@ -159,23 +167,28 @@ static void take(struct client *client)
     }
 }
 
-static void run(long count)
+static void handle(int milliseconds)
 {
     struct epoll_event events[EVENTS];
+    int ready = epoll_wait(events_of, events, EVENTS, milliseconds);
+    for (int index = 0; index < ready; index++) {
+        struct client *client = events[index].data.ptr;
+        if (events[index].events & EPOLLOUT)
+            send_request(client);
+        if (events[index].events & ~(uint32_t)EPOLLOUT)
+            take(client);
+    }
+}
+
+static void run(long count)
+{
     left = count;
     asked_requests = 0;
+    handle(0); /* of connections that were closed meanwhile */
     for (long index = 0; index < connections && left; index++)
         ask(&clients[index]);
-    while (open_requests) {
-        int ready = epoll_wait(events_of, events, EVENTS, -1);
-        for (int index = 0; index < ready; index++) {
-            struct client *client = events[index].data.ptr;
-            if (events[index].events & EPOLLOUT)
-                send_request(client);
-            if (events[index].events & ~(uint32_t)EPOLLOUT)
-                take(client);
-        }
-    }
+    while (open_requests)
+        handle(-1);
 }
 
 /* What the processes spent so far, read once they had time to come to rest: a process that runs is accounted for at

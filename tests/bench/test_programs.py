@@ -198,6 +198,34 @@ def test_a_gateway_that_breaks_off_ends_the_run(ask: Any, said: bytes, reason: s
         ask(port, PLAIN, make_answer(), "--connections=1", "--warmup=0")
 
 
+def test_a_connection_that_rests_may_be_closed(ask: Any) -> None:
+    """Gateways close what was not used for a while: it is made anew once it is needed."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer(connection: socket.socket) -> None:
+            while not connection.recv(65536).endswith(b"}"):
+                pass
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+        def serve() -> None:
+            (resting, _), (other, _) = server.accept(), server.accept()
+            answer(resting)
+            resting.close()
+            answer(other)
+            again, _ = server.accept()
+            answer(again)
+            answer(other)
+            again.close()
+            other.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        said = ask(server.getsockname()[1], PLAIN, b"{}", "--connections=2", "--warmup=2", "--requests=2")
+        thread.join()
+
+    assert said["whole"]["count"] == 2
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_generation_request_needs_the_handoff(worker: int, ask: Any, engine: str) -> None:
     """A gateway that leaves the relay out is found out; with it, both legs have their answers."""
