@@ -61,17 +61,22 @@ def main(
     rounds = 1 if quick else rounds
     cores = _move()
     results: list[Result] = []
+    ended = None
     try:
         results.extend(measure(cases, rounds, _tell, cores, starts))
     except BenchError as error:
-        sys.exit(f"bench: error: {error}")
+        ended = f"bench: error: {error}"
     except KeyboardInterrupt:
-        click.echo("stopped: what follows was measured before", err=True)
+        ended = "bench: stopped"
+    if ended and not results:
+        sys.exit(ended)
     document = summarize(results, cores, rounds, quick=quick)
     if output is not None:
         _write(output / "bench.json", document)
         output.joinpath("bench.md").write_text(markdown(document))
     print(json.dumps(document, indent=1) if as_json else text(document))
+    if ended:
+        sys.exit(f"{ended}; what was measured before is told")
 
 
 @main.command(help="Measure steps of the request path inside one process, in microseconds.")
