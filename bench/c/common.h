@@ -1,4 +1,4 @@
-/* What the mock worker and the load generator share: errors, the clock, files, and heads of HTTP messages. */
+/* What the mock worker and the load generator share: errors, limits, the clock, files, and heads of HTTP messages. */
 
 #ifndef COMMON_H
 #define COMMON_H
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,6 +36,14 @@ static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *for
     va_end(values);
     fputc('\n', stderr);
     exit(1);
+}
+
+static void open_many_files(void)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static double clock_seconds(clockid_t clock)

@@ -9,19 +9,18 @@
 
 #include "answer.h"
 #include "common.h"
+#include "options.h"
+#include "times.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <getopt.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-enum { READ_BYTES = 1 << 17, EVENTS = 512, DIGITS = 16, MOST_PROCESSES = 64, REST_MICROSECONDS = 20000 };
+enum { READ_BYTES = 1 << 17, EVENTS = 512 };
 
 struct client {
     int socket;
@@ -33,26 +32,11 @@ struct client {
     struct answer answer;
 };
 
-static struct bytes request, expected;
-static size_t unique; /* where the number stands in the request, 0: nowhere */
-static in_port_t port;
 static struct client *clients;
-static long connections = 1, warmup, requests = 1, leave, timeout = 60, number;
-static pid_t processes[MOST_PROCESSES];
-static int process_count, events_of;
-
+static int events_of;
 static long left, open_requests, asked_requests, whole_count, first_count, left_count;
 static bool measured;
 static double *firsts, *wholes;
-
-static void give_up(int signal)
-{
-    static const char reason[] = "not all requests were answered in time\n";
-    (void)signal;
-    if (write(STDERR_FILENO, reason, sizeof reason - 1) < 0)
-        _exit(2);
-    _exit(1);
-}
 
 static void watch(struct client *client, int how, bool waits)
 {
@@ -170,8 +154,7 @@ static void take(struct client *client)
 static void handle(int milliseconds)
 {
     struct epoll_event events[EVENTS];
-    int ready = epoll_wait(events_of, events, EVENTS, milliseconds);
-    for (int index = 0; index < ready; index++) {
+    for (int index = 0, ready = epoll_wait(events_of, events, EVENTS, milliseconds); index < ready; index++) {
         struct client *client = events[index].data.ptr;
         if (events[index].events & EPOLLOUT)
             send_request(client);
@@ -191,89 +174,12 @@ static void run(long count)
         handle(-1);
 }
 
-/* What the processes spent so far, read once they had time to come to rest: a process that runs is accounted for at
-   ticks alone, and has work left after its last answer. */
-static double processor_seconds(void)
-{
-    usleep(REST_MICROSECONDS);
-    double sum = 0;
-    for (int index = 0; index < process_count; index++) {
-        clockid_t clock;
-        if (clock_getcpuclockid(processes[index], &clock))
-            fail("there is no process %d", (int)processes[index]);
-        sum += clock_seconds(clock);
-    }
-    return sum;
-}
-
-static int compare(const void *one, const void *other)
-{
-    double difference = *(const double *)one - *(const double *)other;
-    return (difference > 0) - (difference < 0);
-}
-
-/* Prints the nearest ranks. */
-static void print_times(const char *name, double *times, long count)
-{
-    qsort(times, (size_t)count, sizeof *times, compare);
-    printf(", \"%s\": {\"count\": %ld", name, count);
-    if (count)
-        printf(", \"p50\": %.7f, \"p99\": %.7f, \"most\": %.7f", times[(count - 1) / 2],
-               times[(count * 99 + 99) / 100 - 1], times[count - 1]);
-    printf("}");
-}
-
-static void read_options(int count, char **arguments)
-{
-    static const struct option options[] = {
-        {"port", 1, 0, 'p'}, {"body", 1, 0, 'b'}, {"answer", 1, 0, 'a'}, {"path", 1, 0, 'h'},
-        {"connections", 1, 0, 'c'}, {"warmup", 1, 0, 'w'}, {"requests", 1, 0, 'r'}, {"leave", 1, 0, 'l'},
-        {"unique", 1, 0, 'u'}, {"first", 1, 0, 'f'}, {"pid", 1, 0, 'i'}, {"timeout", 1, 0, 't'}, {0, 0, 0, 0}};
-    struct bytes body = {NULL, 0};
-    const char *path = "/v1/chat/completions";
-    long offset = -1;
-    for (int option; (option = getopt_long(count, arguments, "", options, NULL)) != -1;) {
-        switch (option) {
-        case 'p': port = htons((in_port_t)atoi(optarg)); break;
-        case 'b': body = read_file(optarg); break;
-        case 'a': expected = read_file(optarg); break;
-        case 'h': path = optarg; break;
-        case 'c': connections = atol(optarg); break;
-        case 'w': warmup = atol(optarg); break;
-        case 'r': requests = atol(optarg); break;
-        case 'l': leave = atol(optarg); break;
-        case 'u': offset = atol(optarg); break;
-        case 'f': number = atol(optarg); break;
-        case 't': timeout = atol(optarg); break;
-        case 'i':
-            if (process_count == MOST_PROCESSES)
-                fail("more than %d processes", MOST_PROCESSES);
-            processes[process_count++] = atoi(optarg);
-            break;
-        default: exit(2);
-        }
-    }
-    if (!port || !body.size || !expected.size || connections < 1 || requests < 1 || warmup < 0 || leave < 0)
-        fail("load --port PORT --body FILE --answer FILE, with counts that are not negative");
-    if (offset >= 0 && (size_t)offset + DIGITS > body.size)
-        fail("the body has no %d bytes from %ld on", DIGITS, offset);
-    int size = asprintf(&request.data,
-        "POST %s HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nuser-agent: bench\r\naccept: */*\r\n"
-        "content-type: application/json\r\ncontent-length: %zu\r\n\r\n%s", path, ntohs(port), body.size, body.data);
-    request.size = (size_t)size;
-    unique = offset < 0 ? 0 : request.size - body.size + (size_t)offset;
-}
-
 int main(int count, char **arguments)
 {
     read_options(count, arguments);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGALRM, give_up);
-    alarm((unsigned)timeout);
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
+    end_after(timeout);
+    open_many_files();
     events_of = epoll_create1(0);
     clients = allocate((size_t)connections * sizeof *clients);
     firsts = allocate((size_t)requests * sizeof *firsts);
@@ -282,11 +188,11 @@ int main(int count, char **arguments)
         connect_client(&clients[index]);
     run(warmup);
     measured = true;
-    double spent = processor_seconds(), began = clock_seconds(CLOCK_MONOTONIC);
+    double spent = processor_seconds(processes, process_count), began = clock_seconds(CLOCK_MONOTONIC);
     run(requests);
     double seconds = clock_seconds(CLOCK_MONOTONIC) - began;
     printf("{\"requests\": %ld, \"left\": %ld, \"seconds\": %.6f, \"processor_seconds\": %.9f", requests, left_count,
-           seconds, processor_seconds() - spent);
+           seconds, processor_seconds(processes, process_count) - spent);
     print_times("first", firsts, first_count);
     print_times("whole", wholes, whole_count);
     printf("}\n");

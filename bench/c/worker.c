@@ -7,161 +7,16 @@
    rule was taken there, in a line, and the last body that came to it. */
 
 #include "common.h"
+#include "connections.h"
+#include "places.h"
 #include "rules.h"
 #include "wheel.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
-#include <stddef.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 
 enum { FIRST_ROOM = 4096, LARGEST_BYTES = 16 << 20, EVENTS = 512 };
-
-/* One address, and what came to it. */
-struct place {
-    long counts[MOST_RULES];
-    char *last;
-    size_t size, room;
-};
-
-struct connection {
-    struct link link; /* first, so that a link is a connection */
-    int socket;
-    bool listens, last, ticks;
-    struct place *place;
-    char *in;
-    size_t filled, room;
-    struct bytes rest;           /* of an answer that was not taken at once */
-    const struct rule *streamed;
-    long left;                   /* tokens */
-};
-
-static int events_of;
-static struct link eager; /* streams without a pace, that can write */
-static struct connection timer_connection;
-
-static void watch(struct connection *connection, int how, uint32_t what)
-{
-    struct epoll_event event = {what, {.ptr = connection}};
-    if (epoll_ctl(events_of, how, connection->socket, &event))
-        fail("a socket cannot be watched: %s", strerror(errno));
-}
-
-static void leave_lists(struct connection *connection)
-{
-    if (!is_in_list(&connection->link))
-        return;
-    if (connection->ticks)
-        stop_waiting(&connection->link);
-    else
-        take_out(&connection->link);
-}
-
-static void drop(struct connection *connection)
-{
-    leave_lists(connection);
-    close(connection->socket);
-    free(connection->in);
-    free(connection);
-}
-
-/* Writes what can be written; false if the connection was dropped. */
-static bool put(struct connection *connection, struct bytes piece)
-{
-    ssize_t sent = send(connection->socket, piece.data, piece.size, MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN) {
-        drop(connection);
-        return false;
-    }
-    size_t taken = sent < 0 ? 0 : (size_t)sent;
-    bool waited = connection->rest.size > 0;
-    connection->rest = (struct bytes){piece.data + taken, piece.size - taken};
-    if (waited != (connection->rest.size > 0))
-        watch(connection, EPOLL_CTL_MOD, waited ? EPOLLIN : EPOLLIN | EPOLLOUT);
-    return true;
-}
-
-static void answer_next(struct connection *connection);
-
-/* Goes on once all was written so far. */
-static void go_on(struct connection *connection)
-{
-    if (connection->rest.size)
-        return;
-    if (connection->streamed) {
-        connection->ticks = connection->streamed->microseconds > 0;
-        if (connection->ticks)
-            wait_for(&connection->link, connection->streamed->microseconds);
-        else
-            append(&eager, &connection->link);
-    } else if (connection->last) {
-        drop(connection);
-    } else if (connection->filled) {
-        answer_next(connection);
-    }
-}
-
-static void put_token(struct link *link)
-{
-    struct connection *connection = (struct connection *)link;
-    const struct rule *rule = connection->streamed;
-    struct bytes piece = connection->left == rule->tokens ? rule->first : rule->next;
-    if (!--connection->left) {
-        piece = rule->last;
-        connection->streamed = NULL;
-    }
-    if (put(connection, piece))
-        go_on(connection);
-}
-
-static void put_eager_tokens(void)
-{
-    struct link turn;
-    append(&eager, &turn); /* who stands behind it comes in the next turn */
-    while (eager.after != &turn) {
-        struct link *link = eager.after;
-        take_out(link);
-        put_token(link);
-    }
-    take_out(&turn);
-}
-
-static void count(struct place *place, const struct rule *rule, const char *body, size_t size)
-{
-    place->counts[rule - rules]++;
-    if (!size)
-        return;
-    if (size > place->room) {
-        place->room = size * 2;
-        place->last = realloc(place->last, place->room);
-        if (!place->last)
-            fail("no memory is left for %zu bytes", place->room);
-    }
-    memcpy(place->last, body, size);
-    place->size = size;
-}
-
-/* What came to an address, in memory that is used again for the next who asks. */
-static struct bytes tell_counts(const struct place *place)
-{
-    static char *told;
-    static size_t size;
-    free(told);
-    FILE *file = open_memstream(&told, &size);
-    if (!file)
-        fail("no memory is left");
-    fprintf(file, "HTTP/1.1 200 Mock\r\nconnection: close\r\n\r\n");
-    for (int index = 0; index < rule_count; index++)
-        fprintf(file, index ? " %ld" : "%ld", place->counts[index]);
-    fputc('\n', file);
-    fwrite(place->last, 1, place->size, file);
-    fclose(file);
-    return (struct bytes){told, size};
-}
 
 /* Answers the request that is in the buffer, once it is there. */
 static void answer_next(struct connection *connection)
@@ -273,10 +128,7 @@ int main(int count, char **arguments)
     if (count != 3 || atoi(arguments[2]) < 1)
         fail("worker RULES ADDRESSES");
     read_rules(arguments[1]);
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
+    open_many_files();
     events_of = epoll_create1(0);
     clear(&eager);
     make_wheel();
