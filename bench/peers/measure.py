@@ -84,18 +84,31 @@ class _Group:
         """Measure them, and what the gateways hold in memory afterwards."""
         gateways: dict[str, Gateway] = {}
         for turn, (name, start) in enumerate(self.bench.starts.items(), _FIRST_PROOF):
+            self.bench.tell(f"{setup.name}: starting {name}")
             try:
-                self.bench.tell(f"{setup.name}: starting {name}")
-                gateways[name] = start(stack, setup, self.ledger.pools, self.bench.cores)
-                self._prove(cases[0], gateways[name], turn)
+                gateways[name] = self._start(stack, start, cases[0], turn)
             except BenchError as error:
-                gateways.pop(name, None)
                 self.outcome.failures.update({(case.name, name): str(error) for case in cases})
         for case in cases:
             self.outcome.results.append(self._take_turns(case, gateways))
         held = {name: [Sample(_resident(gateway))] for name, gateway in gateways.items()}
         title = f"resident memory after the cases of {setup.name}"
         self.outcome.results.append(Result(f"memory_{setup.name}", title, evolve(cases[0], kind=MEMORY), held))
+
+    def _start(self, stack: ExitStack, start: Start, case: Case, turn: int) -> Gateway:
+        """Start a gateway and look at what it does, once more if that fails: its port may not have stayed free."""
+        try:
+            return self._try(stack, start, case, turn)
+        except BenchError as error:
+            self.bench.tell(f"once more, because {error}")
+            return self._try(stack, start, case, turn)
+
+    def _try(self, stack: ExitStack, start: Start, case: Case, turn: int) -> Gateway:
+        with ExitStack() as own:
+            gateway = start(own, case.setup, self.ledger.pools, self.bench.cores)
+            self._prove(case, gateway, turn)
+            stack.enter_context(own.pop_all())
+        return gateway
 
     def _prove(self, case: Case, gateway: Gateway, turn: int) -> None:
         """Send one request that no other is like, and look at what came of it to the workers."""
