@@ -45,7 +45,7 @@ types: $(VENV)/.installed-dev ## Check types
 snapshots: $(VENV)/.installed-dev ## Write the expected orders and timelines anew, to be read in the diff
 	$(BIN)/python -m tests.snapshots $(ARGS)
 
-live: $(VENV)/.installed-dev ## Test against real engines (ARGS: options of pytest)
+live: $(VENV)/.installed-dev ## Test against a real vLLM pair, with all clients (ARGS: options of pytest)
 	$(BIN)/python -m pytest -m live $(ARGS)
 
 live-sglang: $(VENV)/.installed-dev ## Test against a real SGLang pair, 11 GB on disk (ARGS: options of pytest)

@@ -16,7 +16,7 @@ from tests.live.questions import QUESTIONS, fresh_prompt
 from tests.live.vllm import VllmWorker
 from tests.live.worker import MODEL, Worker, until
 
-IDLE_SECONDS: Final = 30.0
+IDLE_SECONDS: Final = 120.0
 SERVED_PATHS: Final = frozenset(endpoint.path for endpoint in GENERATIVE)
 ASKED: Final = tuple(question for question in QUESTIONS if question.path in SERVED_PATHS)
 
@@ -102,14 +102,16 @@ class Front:
 
 
 @contextmanager
-def front(pair: Pair, folder: Path, handoff: str = "{}") -> Iterator[Front]:
-    """A kernel in front of a vLLM pair."""
-    with serve(pair.context, pair.generation, folder, "{type: vllm, connector: nixl}", handoff) as served:
+def front(pair: Pair, folder: Path, handoff: str = "{}", *more: str) -> Iterator[Front]:
+    """A kernel in front of a vLLM pair, and of more pools."""
+    with serve(pair.context, pair.generation, folder, "{type: vllm, connector: nixl}", handoff, *more) as served:
         yield served
 
 
 @contextmanager
-def serve(context: Worker, generation: Worker, folder: Path, engine: str, handoff: str = "{}") -> Iterator[Front]:
+def serve(
+    context: Worker, generation: Worker, folder: Path, engine: str, handoff: str = "{}", *more: str
+) -> Iterator[Front]:
     """A kernel that has found both workers well, ended with the block as an operator would end it."""
     text = f"""plugins:
   dispatch:
@@ -122,6 +124,7 @@ def serve(context: Worker, generation: Worker, folder: Path, engine: str, handof
           context: {{workers: {json.dumps([context.url])}, policy: least_loaded}}
           generation: {{workers: {json.dumps([generation.url])}, policy: least_loaded}}
 """
+    text += "".join(f"        - {pool}\n" for pool in more)
     with kernel(folder, text) as running:
         served = Front(running)
         try:

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from tests.live.worker import MODEL
 
 TOKENS: Final = 24
-SECONDS: Final = 120.0
+SECONDS: Final = 300.0
 
 
 @frozen

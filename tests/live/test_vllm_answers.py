@@ -6,7 +6,7 @@ import pytest
 
 from tests.live.pair import ASKED, Expected, Front, Pair
 from tests.live.questions import CHAT, COMPLETIONS, Question, events, fresh_prompt
-from tests.live.vllm import BLOCK
+from tests.live.vllm import BLOCK, CONTEXT
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
 
@@ -76,10 +76,10 @@ def test_a_prompt_that_is_too_long_is_refused_with_the_workers_own_words(served:
     """The context worker says so; the generation worker hears nothing of it, also if a stream was asked for."""
     before = pair.generation.metric("vllm:prompt_tokens_total")
     for more in ({}, {"stream": True}):
-        answer = CHAT.ask(served.url, "word " * 3000, **more)
+        answer = CHAT.ask(served.url, "word " * CONTEXT, **more)
 
         assert answer.status_code == 400
-        assert "2048 tokens" in answer.json()["error"]["message"]
+        assert f"{CONTEXT} tokens" in answer.json()["error"]["message"]
     assert pair.generation.metric("vllm:prompt_tokens_total") == before
 
 

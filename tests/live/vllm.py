@@ -9,6 +9,7 @@ from tests.live.environment import VLLM, engine_variables, model_folder
 from tests.live.worker import MODEL, Worker
 
 BLOCK: Final = 32  # tokens; the CPU's usual 128 would leave most prompts of a test without a whole block
+CONTEXT: Final = 8192  # tokens of prompt and answer: what the model was made for
 
 
 @define(eq=False)
@@ -33,10 +34,13 @@ class VllmWorker(Worker):
             *(str(VLLM.ready()), "-m", "vllm.entrypoints.cli.main", "serve", str(model_folder())),
             *("--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(self.port)),
             # in half precision a text depends on how its prompt was cut into batches
-            *("--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "8"),
+            *("--dtype", "float32", "--enforce-eager"),
+            *("--max-model-len", str(CONTEXT), "--max-num-seqs", "24"),
+            # clients that do not say how they want it sampled get the same answer each time
+            *("--override-generation-config", json.dumps({"temperature": 0})),
             # a worker says what it runs after each batch: a long prompt takes several
             *("--max-num-batched-tokens", "256"),
-            *("--block-size", str(BLOCK), "--kv-cache-memory-bytes", str(512 << 20)),
+            *("--block-size", str(BLOCK), "--kv-cache-memory-bytes", str(768 << 20)),
             *("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--enable-prompt-tokens-details"),
         ]
         return words if self.role is None else [*words, "--kv-transfer-config", json.dumps(self._transfer())]

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 from attrs import define, field
 
 MODEL: Final = "smollm2"
-START_SECONDS: Final = 300.0
+START_SECONDS: Final = 600.0
 STOP_SECONDS: Final = 20.0
 _FOLLOW: Final = Path(__file__).with_name("follow.py")
 
