@@ -139,7 +139,8 @@ async def test_a_settled_request_needs_no_collector() -> None:
     request = Interruptible(line.receive)
     request.may_watch = True
     request.watch()
-    await until(lambda: line.asked)
+    await turn(20)
+    assert line.asked
     gc.disable()
     try:
         request.settle()
