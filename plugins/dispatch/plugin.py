@@ -21,6 +21,7 @@ from plugins.dispatch.queries import answer_query
 from plugins.dispatch.rejections import unknown_model
 from plugins.dispatch.retry import RetryConfig
 from plugins.dispatch.runner import run
+from plugins.dispatch.state.roster import siblings
 from plugins.endpoints import GENERATIVE, MODELS, NAMELESS, ONE_MODEL, RELAYED, model_asked_for
 from plugins.slots import MODEL, PAYLOAD, SERVED, STREAM, TRANSLATED, InvalidRequest
 
@@ -64,7 +65,7 @@ class Dispatch:
         self._state.before = predecessor._state.services  # noqa: SLF001
 
     async def start(self) -> None:
-        """Start the other pools, and wait a moment for the first probes."""
+        """Start the other pools, and wait a moment for the first probes, and for what other processes know."""
         state = self._state
         state.created = int(time.time())
         state.retry = self.retry.effective()
@@ -79,6 +80,8 @@ class Dispatch:
             async with asyncio.timeout(START_SECONDS):
                 for pool, _ in state.uses:
                     await pool.known()
+                if (others := siblings()) is not None:
+                    await others.caught_up.wait()
         for pool, tenant in state.uses:
             pool.settle(tenant)
 

@@ -50,10 +50,14 @@ class Entry:
 
 @define(eq=False)
 class Siblings:
-    """Of the process at `place`. Runs in the event loop in which the first worker came, until the last one goes."""
+    """Of the process at `place`. Runs in the event loop in which the first worker came, until the last one goes.
+
+    `caught_up` is set while all that was chosen before is known.
+    """
 
     board: Board
     place: int
+    caught_up: asyncio.Event = field(factory=asyncio.Event, init=False)
     _slots: Slots = field(init=False)
     _ring: Ring = field(init=False)
     _loads: list[memoryview] = field(init=False)
@@ -73,11 +77,13 @@ class Siblings:
         self._loads = [loads for loads, _ in others]
         self._reels = [Reel(ring) for _, ring in others]
         self._copies = [b""] * len(others)
+        self.caught_up.set()
 
     def enter(self, entry: Entry, *, first: bool) -> None:
         """Begin to tell of a worker, and to hear of it; of the `first` of a pool also what was chosen before."""
         if first and entry.hear is not None:
             self._replays = [Reel(ring) for _, ring in self.board.rows]
+            self.caught_up.clear()
         if self._replays:
             self._new.add(entry)
         entry.slot = self._slots.take(entry.key)
@@ -99,6 +105,7 @@ class Siblings:
         if not self._entries and self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self.caught_up.set()  # there is nobody left to wait for it
 
     def put(self, entry: Entry) -> None:
         """Tell what this process has on a worker."""
@@ -126,6 +133,7 @@ class Siblings:
                     entry.hear(entry.worker, record)
         if not self._replays:
             self._new.clear()
+            self.caught_up.set()
 
     def borrow(self) -> None:
         """Take over what the others have on workers now."""

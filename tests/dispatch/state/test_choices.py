@@ -15,7 +15,6 @@ from plugins.dispatch.state.siblings import Siblings
 from plugins.dispatch.worker import Worker
 from tests.dispatch.policies.support import chat, completion
 from tests.dispatch.state.support import Process, processes
-from tests.dispatch.support import until
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +81,7 @@ async def test_a_process_that_begins_knows_what_was_chosen_before(policy: Any, t
     with processes(policy, WORKERS) as (board, (one, two)):
         homes = [(one, two)[number % 2].send(turns(number, 0)) for number in range(8)]
         new = Process(Siblings(board, 0), evolve(policy)).add(WORKERS)
-        await until(lambda: not new.company._replays)
+        await new.company.caught_up.wait()
         for number, held in enumerate(homes):
             held.finish()
             assert new.send(turns(number, 1)).worker.url == held.worker.url
