@@ -17,21 +17,25 @@ PLAIN: Final = "What is the capital of France? Answer in one word."
 """A question that the model answers in one sentence, and then ends by itself."""
 
 
-def _function(words: str) -> Fields:
-    return {"name": "get_weather", "description": words, "parameters": WEATHER}
-
-
-# a tool's description stands before the question: the words that nobody has seen are in it, too
+# tools are announced in the system prompt: the words that nobody has seen are put before it, as what is cached counts
+_FUNCTION: Final[Fields] = {"name": "get_weather", "parameters": WEATHER}
 _TOOLS: Final[dict[str, Callable[[str], Fields]]] = {
     "/v1/chat/completions": lambda words: {
-        "tools": [{"type": "function", "function": _function(words)}], "tool_choice": "required",
+        "messages": [{"role": role, "content": words} for role in ("system", "user")],
+        "tools": [{"type": "function", "function": _FUNCTION}],
+        "tool_choice": "required",
     },
-    "/v1/responses": lambda words: {"tools": [{"type": "function", **_function(words)}], "tool_choice": "required"},
+    "/v1/responses": lambda words: {
+        "instructions": words,
+        "tools": [{"type": "function", **_FUNCTION}],
+        "tool_choice": "required",
+    },
     "/v1/messages": lambda words: {
-        "tools": [{"name": "get_weather", "description": words, "input_schema": WEATHER}],
+        "system": words,
+        "tools": [{"name": "get_weather", "input_schema": WEATHER}],
         "tool_choice": {"type": "any"},
     },
-}  # fmt: skip
+}
 
 _LOGPROBS: Final[dict[str, Callable[[str], Fields]]] = {
     "/v1/completions": lambda _: {"logprobs": 3},
