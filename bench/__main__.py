@@ -5,7 +5,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +104,8 @@ def stages(names: Sequence[str], rounds: int, output: Path | None, *, quick: boo
     """Measure stages."""
     cases = [case.quick() if quick else case for case in CASES if case.name in (names or NAMES)]
     cores = _move()
-    try:
+    with _refusing():
         measured = measure_stages(cases, 1 if quick else rounds, _tell, cores)
-    except BenchError as error:
-        sys.exit(f"bench: error: {error}")
     if output is not None:
         _write(output / "stages.json", measured)
     print(json.dumps(measured, indent=1) if as_json else stages_table(measured))
@@ -128,10 +127,8 @@ def calls(*, as_json: bool) -> None:
 @JSON
 def cores(*, names: Sequence[str], rounds: int, output: Path | None, quick: bool, as_json: bool) -> None:
     """Measure several processes."""
-    try:
+    with _refusing():
         document = measure_cores(1 if quick else rounds, _tell, names or SEVERAL, quick=quick)
-    except BenchError as error:
-        sys.exit(f"bench: error: {error}")
     if output is not None:
         _write(output / "cores.json", document)
     print(json.dumps(document, indent=1) if as_json else cores_table(document))
@@ -142,10 +139,8 @@ def cores(*, names: Sequence[str], rounds: int, output: Path | None, quick: bool
 @click.argument("picture", type=click.Path(path_type=Path))
 def chart(run: Path, picture: Path) -> None:
     """Draw a chart."""
-    try:
+    with _refusing():
         draw(json.loads(run.read_text()), picture)
-    except BenchError as error:
-        sys.exit(f"bench: error: {error}")
 
 
 @main.command(help="Write the figures and the chart of docs/performance.md anew, of docs/performance.json.")
@@ -158,11 +153,18 @@ def chart(run: Path, picture: Path) -> None:
 def page(results: Path | None, note: str) -> None:
     """Write the page."""
     shown = json.loads(RESULTS.read_text()) if results is None else collect(results, count_calls(), note)
-    try:
+    with _refusing():
         draw(shown["gateways"], CHART)
+    write(shown)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """End with what was wrong, if anything is."""
+    try:
+        yield
     except BenchError as error:
         sys.exit(f"bench: error: {error}")
-    write(shown)
 
 
 def _move() -> Cores:

@@ -83,7 +83,7 @@ def _wide(names: Sequence[str], cases: Sequence[Mapping[str, Any]]) -> str:
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown, of whose columns all but the first hold figures."""
-    lines = [headings, ["---"] * 1 + ["---:"] * (len(headings) - 1), *rows]
+    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
