@@ -1,18 +1,15 @@
 """The environments of the peers: a folder with pinned packages for each, made by `make bench-peers` and kept."""
 
-import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
+from bench.cache import cache, locked
 from bench.processes import BenchError
 
 CONSTRAINTS: Final = Path(__file__).parent / "constraints.txt"
@@ -28,7 +25,7 @@ class Environment:
     @property
     def folder(self) -> Path:
         """Where it is, made or not."""
-        return cache() / self.package
+        return peers_folder() / self.package
 
     @property
     def version(self) -> str:
@@ -52,7 +49,7 @@ class Environment:
         Raises:
             BenchError: the package registry did not give it.
         """
-        with _locked(self.package):
+        with locked(f"peers-{self.package}"):
             if not self._is_complete():
                 shutil.rmtree(self.folder, ignore_errors=True)
                 _run(sys.executable, "-m", "venv", str(self.folder))
@@ -68,24 +65,14 @@ class Environment:
         return self._mark.is_file() and self._mark.read_text() == fingerprint()
 
 
-def cache() -> Path:
-    """The folder of all peers: in `$ENGINES_HOME`, or in `engines` in the user's cache."""
-    home = os.environ.get("ENGINES_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "engines")
-    return Path(home).expanduser() / "peers"
+def peers_folder() -> Path:
+    """Where all peers are."""
+    return cache() / "peers"
 
 
 def fingerprint() -> str:
     """What says that an environment is still the right one."""
     return hashlib.sha256(f"{CONSTRAINTS.read_text()} {sys.version_info[:2]}".encode()).hexdigest()
-
-
-@contextmanager
-def _locked(package: str) -> Iterator[None]:
-    """Keep other processes from making the same environment at the same time."""
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / f".{package}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _run(*words: str) -> None:

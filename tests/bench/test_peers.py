@@ -13,7 +13,7 @@ from bench.bodies import SGLANG, VLLM
 from bench.cases import SGLANG_PAIRS, TRTLLM_PAIRS, VLLM_PAIRS, Setup
 from bench.gateways import FLOOR_D, KERNEL, Pools
 from bench.peers.cases import CASES, GOALS, PREFIX, ROUND_ROBIN, TAIL_GOALS
-from bench.peers.environments import cache, fingerprint
+from bench.peers.environments import fingerprint, peers_folder
 from bench.peers.measure import starts_for
 from bench.peers.report import judge, markdown, text
 from bench.peers.routers import PEERS
@@ -33,7 +33,7 @@ def run_peers(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
 
 def pretend(peer: str, program: str, script: str) -> None:
     """Have a program where a peer is looked for."""
-    folder = cache() / peer / "bin"
+    folder = peers_folder() / peer / "bin"
     folder.mkdir(parents=True)
     folder.joinpath(program).write_text(f"#!/bin/sh\n{script}\n")
     folder.joinpath(program).chmod(0o755)

@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tests.live.environment import Environment, cache, locked, run
+from bench.cache import cache, locked
+from tests.live.environment import Environment, run
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]

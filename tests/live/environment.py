@@ -1,16 +1,15 @@
 """The environment of a real engine: a folder with pinned packages, made at first use and kept for the next run."""
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
+
+from bench.cache import cache, locked
 
 INSTALL_SECONDS = 1800.0
 CONVERT_SECONDS = 600.0
@@ -128,22 +127,6 @@ SGLANG = Environment(
     ),
     constraints="sglang-constraints.txt",
 )
-
-
-def cache() -> Path:
-    """The folder of all engines: `$ENGINES_HOME`, or `engines` in the user's cache."""
-    if home := os.environ.get("ENGINES_HOME"):
-        return Path(home).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "engines"
-
-
-@contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Keep other processes from making the same thing at the same time."""
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / f".{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def model_folder() -> Path:

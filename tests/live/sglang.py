@@ -11,7 +11,8 @@ from typing import Final
 
 from attrs import define
 
-from tests.live.environment import SGLANG, cache, engine_variables, locked, model_folder
+from bench.cache import cache, locked
+from tests.live.environment import SGLANG, engine_variables, model_folder
 from tests.live.worker import MODEL, Worker
 
 _ROLES: Final = {"context": "prefill", "generation": "decode"}
