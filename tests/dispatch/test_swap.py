@@ -1,18 +1,33 @@
 """All workers of a pool are named anew at once: somebody takes requests at every moment."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from plugins.dispatch.config import HealthConfig
+from plugins.dispatch.plugin import Dispatch
 from plugins.dispatch.worker_config import WorkerConfig
 from tests.dispatch.membership import following, gauges, pool_of, ready, until_ready, worker_at
-from tests.dispatch.scripted import Seen, answer_ill, answer_ok, hang, scripted
+from tests.dispatch.scripted import ScriptedWorker, Seen, answer_ill, answer_ok, hang, scripted
 from tests.dispatch.support import ask, body_of, exchange_of
 
 pytestmark = pytest.mark.anyio
 
 QUICK = {"health": HealthConfig(interval_seconds=0.01, timeout_seconds=60)}
+
+
+@asynccontextmanager
+async def replaced_by_an_ill_one() -> AsyncIterator[tuple[ScriptedWorker, ScriptedWorker, Dispatch]]:
+    """The only worker, the one that is named in its place, which is not well, and who follows."""
+    async with (
+        scripted(answer_ok) as old,
+        scripted(answer_ok, probe=answer_ill) as new,
+        following(old.url, settings=QUICK) as (told, dispatch),
+    ):
+        told.name(new.url)
+        yield old, new, dispatch
 
 
 async def test_those_before_serve_until_one_of_those_after_is_up() -> None:
@@ -45,12 +60,7 @@ async def test_those_before_serve_until_one_of_those_after_is_up() -> None:
 
 async def test_those_after_may_be_ill_for_long() -> None:
     """What was probed and is not well yet, is waited for as well; those before are still probed."""
-    async with (
-        scripted(answer_ok) as old,
-        scripted(answer_ok, probe=answer_ill) as new,
-        following(old.url, settings=QUICK) as (told, dispatch),
-    ):
-        told.name(new.url)
+    async with replaced_by_an_ill_one() as (old, new, dispatch):
         await new.until(lambda: new.probes > 3)
         assert ready(dispatch) == [old.url]
         probed = old.probes
@@ -63,12 +73,7 @@ async def test_those_after_may_be_ill_for_long() -> None:
 
 async def test_one_before_that_dies_is_out() -> None:
     """Nobody takes requests then, until one of those after does."""
-    async with (
-        scripted(answer_ok) as old,
-        scripted(answer_ok, probe=answer_ill) as new,
-        following(old.url, settings=QUICK) as (told, dispatch),
-    ):
-        told.name(new.url)
+    async with replaced_by_an_ill_one() as (old, new, dispatch):
         await old.stop()
         await until_ready(dispatch, [])
         new.probe = answer_ok
