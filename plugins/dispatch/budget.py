@@ -8,7 +8,10 @@ from attrs import define, field
 
 @define(eq=False)
 class RetryBudget:
-    """Tokens: each request brings `share` of one, each second `floor`, a retry costs one; `cap` are kept at most."""
+    """Tokens: each request brings `share` of one, each second `floor`, a retry costs one.
+
+    `cap` are kept at most, which is looked at when one is wanted.
+    """
 
     share: float
     floor: float
@@ -23,7 +26,7 @@ class RetryBudget:
 
     def deposit(self) -> None:
         """Count a request in."""
-        self._tokens = min(self.cap, self._tokens + self.share)
+        self._tokens += self.share
 
     def take(self) -> bool:
         """Pay for a retry, if it can be paid for."""

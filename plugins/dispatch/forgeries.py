@@ -17,6 +17,8 @@ _PREFIX: Final = "bootstrap_"
 _NESTED: Final = frozenset(("vllm_xargs", "extra_body", "extra_args", "sampling_params"))
 """Where servers take further fields from, as they take those of the handoff."""
 
+_LOOKED_FOR: Final = _FIELDS | _NESTED
+
 
 def strip_handoffs(payload: Payload) -> None:
     """Take the handoff fields out of a body that is about to be sent.
@@ -24,14 +26,14 @@ def strip_handoffs(payload: Payload) -> None:
     From a client they could name any address, stop another client's request, or crash a worker.
     """
     data = payload.data
-    if not _FIELDS.isdisjoint(data) or _PREFIX in "\n".join(data):
-        for name in [name for name in data if _is_handoff(name)]:
-            del payload.edit()[name]
-    if not _NESTED.isdisjoint(data):
-        for name in _NESTED:
-            nested: Any = data.get(name)
-            if isinstance(nested, dict) and any(map(_is_handoff, nested)):
-                payload.edit()[name] = {key: value for key, value in nested.items() if not _is_handoff(key)}
+    if _LOOKED_FOR.isdisjoint(data) and _PREFIX not in "\n".join(data):
+        return
+    for name in [name for name in data if _is_handoff(name)]:
+        del payload.edit()[name]
+    for name in _NESTED:
+        nested: Any = data.get(name)
+        if isinstance(nested, dict) and any(map(_is_handoff, nested)):
+            payload.edit()[name] = {key: value for key, value in nested.items() if not _is_handoff(key)}
 
 
 def _is_handoff(name: str) -> bool:

@@ -13,7 +13,13 @@ REQUEST_ID: Final = "x-request-id"
 """By which a worker is told a request apart, the same on all legs."""
 
 _WANTED: Final = ("accept", "traceparent", "tracestate", "anthropic-version", "anthropic-beta")
-_PASSED_ON: Final = {name.encode(): name for name in _WANTED}
+_PASSED_ON: Final = tuple((name.encode(), name) for name in _WANTED)
+_KINDS: Final = {
+    kind: (b"content-type", kind.encode())
+    for kind in ("application/json", "text/event-stream; charset=utf-8", "text/event-stream")
+}
+"""The usual content types, as they are written."""
+
 _KEPT: Final = re.compile(r"retry-after|(?:x-|anthropic-)?ratelimit-[a-z0-9-]{1,64}")
 _VALUE_LIMIT: Final = 256
 
@@ -35,13 +41,18 @@ def headers_for_worker(exchange: Exchange) -> dict[str, str]:
     The body is JSON whatever the client called it: it was parsed as such, and strict workers look. An id that the
     client chose ends here: it may come twice, and workers know their requests and what they hold by it.
     """
+    sent = exchange.sent
     headers = {
         "content-type": "application/json",
         "accept-encoding": "identity",
-        REQUEST_ID: f"{random.getrandbits(128):032x}" if b"x-request-id" in exchange.sent else exchange.id,
+        REQUEST_ID: f"{random.getrandbits(128):032x}" if b"x-request-id" in sent else exchange.id,
     }
-    if not _PASSED_ON.keys().isdisjoint(exchange.sent):
-        _pass_on(exchange, headers)
+    fields = exchange.scope["headers"]
+    for wanted, name in _PASSED_ON:
+        if wanted in sent:
+            value = (sent[wanted] if len(sent) == len(fields) else _first(fields, wanted)).decode("latin-1")
+            if value.isascii() and value.isprintable():
+                headers[name] = value
     trace = exchange.get(TRACE)
     if trace is not None:
         headers.pop("tracestate", None)
@@ -49,13 +60,10 @@ def headers_for_worker(exchange: Exchange) -> dict[str, str]:
     return headers
 
 
-def _pass_on(exchange: Exchange, headers: dict[str, str]) -> None:
-    for name, value in exchange.scope["headers"]:
-        passed = _PASSED_ON.get(name)
-        if passed is not None and passed not in headers:
-            text = value.decode("latin-1")
-            if is_plain(text):
-                headers[passed] = text
+def _first(fields: Iterable[tuple[bytes, bytes]], wanted: bytes) -> bytes:
+    """Of headers that stand more than once, the first that can be passed on."""
+    values = [value for name, value in fields if name == wanted]
+    return next((value for value in values if is_plain(value.decode("latin-1"))), values[0])
 
 
 def headers_for_client(headers: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -73,9 +81,13 @@ def headers_for_client(headers: Mapping[str, str]) -> list[tuple[str, str]]:
 def reply_headers(headers: Mapping[str, str], kind: str, extra: Iterable[str] = ()) -> list[tuple[bytes, bytes]]:
     """The headers of a reply: a worker's content type, or else `kind`; those about limits, and `extra` ones."""
     told = headers.get("content-type", "")
-    kept = [("content-type", told if told and is_plain(told) else kind), *headers_for_client(headers)]
-    kept += [(name, headers[name]) for name in extra if name in headers and is_plain(headers[name])]
-    return [(name.encode(), value.encode()) for name, value in kept]
+    reply = [_KINDS.get(told or kind) or (b"content-type", (told if told and is_plain(told) else kind).encode())]
+    told_besides = headers_for_client(headers)
+    if extra:
+        told_besides += [(name, headers[name]) for name in extra if name in headers and is_plain(headers[name])]
+    if told_besides:
+        reply += [(name.encode(), value.encode()) for name, value in told_besides]
+    return reply
 
 
 @lru_cache(maxsize=1024)
