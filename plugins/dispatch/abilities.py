@@ -14,6 +14,11 @@ T = TypeVar("T")
 _known: Final[dict[tuple[type, type], bool]] = {}
 
 
+def able(engine: object, ability: type[T]) -> T | None:
+    """The engine itself, if it has the methods of a protocol."""
+    return engine if isinstance(engine, ability) else None
+
+
 def can(engine: object, ability: type[T]) -> TypeGuard[T]:
     """Whether an engine has the methods of a protocol; to look for them takes longer than most of a leg's steps."""
     key: Any = (type(engine), ability)

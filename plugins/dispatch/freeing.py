@@ -1,39 +1,26 @@
 """Gives up what a context worker holds for a generation worker that does not come."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from kernel import Rejection
 from plugins.dispatch.attempts import Attempts
 from plugins.dispatch.engine import Handoff
-from plugins.dispatch.handoffs import SpentHandoff
-from plugins.dispatch.job import Job
 from plugins.dispatch.rejections import NoWorker
 from plugins.dispatch.worker import Role
 
 
-@contextmanager
-def freed_unless_taken(job: Job, attempts: Attempts, handoff: Handoff) -> Iterator[None]:
-    """Tell the context worker, if its engine wants to be told, unless what `attempts` do under this succeeds.
+def free(attempts: Attempts, handoff: Handoff) -> None:
+    """Tell the context worker that nobody comes, if its engine wants to be told.
 
-    An answer, or the first bytes of one that say something, means that the cache was taken. A worker that is told
-    of a cache that was taken, and of one that it has given up itself, does nothing.
+    A worker that is told of a cache that was taken, and of one that it has given up itself, does nothing.
     """
-    taken = False
-    service, origin = job.service, handoff.origin
-    try:
-        yield
-        taken = True
-    except (Rejection, SpentHandoff) as error:
-        if service.links is not None and origin is not None and attempts.latest is not None and _is_fault(error):
-            service.links.forget(origin, attempts.latest)
-        raise
-    finally:
-        if not taken and service.frees is not None and origin is not None and handoff.complete:
-            service.errands.send(service.pools[Role.CONTEXT], origin, service.frees.free(handoff))
+    service = attempts.job.service
+    if service.frees is not None and handoff.origin is not None and handoff.complete:
+        service.errands.send(service.pools[Role.CONTEXT], handoff.origin, service.frees.free(handoff))
 
 
-def _is_fault(error: Rejection | SpentHandoff) -> bool:
-    """Whether a worker failed, or the connection between two, and did not merely decline."""
-    cause = error if isinstance(error, Rejection) else error.__cause__
-    return isinstance(cause, Rejection) and cause.status >= 500 and not isinstance(cause, NoWorker)
+def forget_link(attempts: Attempts, handoff: Handoff, error: BaseException | None) -> None:
+    """Have two workers connected anew, unless what came of the handoff is no fault of either, or of what is between."""
+    links, context, generation = attempts.job.service.links, handoff.origin, attempts.latest
+    if links is None or context is None or generation is None:
+        return
+    if isinstance(error, Rejection) and error.status >= 500 and not isinstance(error, NoWorker):
+        links.forget(context, generation)

@@ -5,11 +5,10 @@ from typing import Any
 
 from attrs import Attribute, field, frozen, validators
 
-from kernel import Exchange, Rejection
+from kernel import Rejection
 from plugins.dispatch.client import Fault
 from plugins.dispatch.engine import Handoff
 from plugins.dispatch.policy import Facts
-from plugins.slots import DEADLINE
 
 
 class SpentHandoff(Exception):
@@ -45,14 +44,13 @@ class HandoffConfig:
     held_share: float = field(default=0.5, validator=[validators.gt(0), validators.lt(1)])
     needed_seconds: float = field(default=0.0, validator=check_pause)
 
-    def check_deadline(self, exchange: Exchange) -> None:
+    def check_deadline(self, deadline: float) -> None:
         """Decline what cannot be done in time; blocks would be held for an answer that nobody gets.
 
         Raises:
             Rejection: 504, too little time is left.
         """
-        deadline = exchange.get(DEADLINE)
-        if deadline is not None and deadline - monotonic() <= self.needed_seconds:
+        if deadline - monotonic() <= self.needed_seconds:
             raise Rejection(504, "too little time is left to answer the request", "deadline_exceeded")
 
     def is_stale(self, handoff: Handoff) -> bool:

@@ -13,7 +13,6 @@ from structlog.stdlib import get_logger
 from kernel import Rejection
 from plugins.dispatch.attempts import Attempts
 from plugins.dispatch.engine import Handoff, Notice, Request
-from plugins.dispatch.job import Job
 from plugins.dispatch.worker import Role
 from plugins.slots import Payload
 
@@ -29,15 +28,19 @@ _DROPPED: Final = ("stream_options", "min_tokens", "min_completion_tokens", "bes
 log = get_logger()
 
 
-def owe(job: Job, attempts: Attempts, handoff: Handoff) -> None:
-    """See to it that a handoff is used when the request is over: by its generation leg, or else for nothing."""
-    if handoff.complete and not handoff.reusable:
-        job.exchange.resources.push(partial(_settle, job, attempts, handoff))
+def owe(attempts: Attempts, handoff: Handoff) -> None:
+    """See to it, once the generation leg has failed, that its handoff is used when the request is over.
+
+    A worker that had the request fetches the KV cache by itself.
+    """
+    if handoff.complete and not handoff.reusable and attempts.sent is not handoff:
+        attempts.job.exchange.resources.push(partial(_settle, attempts, handoff))
 
 
-def _settle(job: Job, attempts: Attempts, handoff: Handoff) -> None:
-    """Have a generation worker fetch what nobody came for; a worker that had the request does so by itself."""
-    if handoff in attempts.sent or job.service.handoffs.is_stale(handoff):
+def _settle(attempts: Attempts, handoff: Handoff) -> None:
+    """Have a generation worker fetch what nobody came for."""
+    job = attempts.job
+    if job.service.handoffs.is_stale(handoff):
         return
     if handoff.once and attempts.began:
         return  # one worker was meant to have it, even if it could not be reached

@@ -29,17 +29,17 @@ async def run_pair(job: Job, generation: Leg) -> tuple[Handoff | None, Response,
     Raises:
         Rejection: what the leg that failed first raised.
     """
-    context = Leg(job, job.service.engine.plan.legs[0])
+    context = Leg(job, job.service.plan.legs[0])
     context.paired = generation.paired = True
-    await context.attempts.prepare()
+    await context.prepare()
     while True:
         _choose(context, generation)
-        worker = context.attempts.latest
+        worker = context.latest
         try:
             handoff = await _meet(job, context)
             return await _run_both(job, context, generation, handoff)
         except _PairFailed as failed:
-            generation.attempts.drop()
+            generation.give_back()
             if worker is not None and failed.error.status >= 500:
                 job.service.introductions.forget(worker)
             if not await failed.leg.recover(failed.error, failed.handoff):
@@ -52,24 +52,24 @@ def _choose(context: Leg, generation: Leg) -> None:
     Raises:
         Rejection: 503, there are none; or why others failed before.
     """
-    held = generation.attempts.worker
+    held = generation.worker
     try:
         worker = context.choose(() if held is None else (held.url,))
         generation.choose((worker.url,))
     except Rejection:
-        context.attempts.drop()
-        generation.attempts.drop()
+        context.give_back()
+        generation.give_back()
         raise
 
 
 async def _meet(job: Job, context: Leg) -> Handoff:
     """Make the handoff of one attempt."""
-    service, worker = job.service, context.attempts.take()
+    service, worker = job.service, context.take()
     try:
-        partner = await service.introductions.partner(service.engine, context.attempts.pool, worker)
+        partner = await service.introductions.partner(service.engine, context.pool, worker)
         return _pairs(job).meet(job.request, partner)
     except Rejection as error:
-        context.attempts.conclude(error)
+        context.conclude(error)
         raise _PairFailed(context, error, None) from error
 
 
@@ -77,7 +77,7 @@ async def _run_both(
     job: Job, context: Leg, generation: Leg, handoff: Handoff
 ) -> tuple[Handoff | None, Response, bytes]:
     asking = _start(context.ask(handoff))
-    answering = _start((generation.open_stream if job.request.stream else generation.fetch)(handoff))
+    answering = _start(generation.open(handoff, stream=job.request.stream))
     tasks = (asking, answering)
     good = False
     try:
@@ -92,7 +92,7 @@ async def _run_both(
     finally:
         if not good:
             await _stop(tasks, context, generation)
-    _, reading = asking.result()
+    reading = asking.result()
     response, answer = answering.result()
     return reading if isinstance(reading, Handoff) else handoff, response, answer
 
@@ -101,8 +101,8 @@ async def _stop(tasks: "tuple[asyncio.Task[Any], ...]", context: Leg, generation
     """Close the connection of the leg that still runs, and tell its worker."""
     for task in tasks:
         task.cancel()
-    context.attempts.drop()
-    generation.attempts.drop()
+    context.give_back()
+    generation.give_back()
     await asyncio.wait(tasks)
 
 

@@ -13,7 +13,7 @@ from kernel import CallNext, DataReply, Exchange, PluginSpec, Rejection, Reply
 from plugins.dispatch.breaker import BreakerConfig
 from plugins.dispatch.client import Limits
 from plugins.dispatch.config import HealthConfig, ModelConfig, check_distinct, check_seconds
-from plugins.dispatch.job import Patience, Service, begin
+from plugins.dispatch.job import begin
 from plugins.dispatch.membership import Tenant
 from plugins.dispatch.models import Card, list_models, show_model
 from plugins.dispatch.pool import Pool, PoolSettings
@@ -21,6 +21,7 @@ from plugins.dispatch.queries import answer_query
 from plugins.dispatch.rejections import unknown_model
 from plugins.dispatch.retry import RetryConfig
 from plugins.dispatch.runner import run
+from plugins.dispatch.service import Patience, Service
 from plugins.dispatch.state.roster import siblings
 from plugins.endpoints import GENERATIVE, MODELS, NAMELESS, ONE_MODEL, RELAYED, model_asked_for
 from plugins.slots import MODEL, PAYLOAD, SERVED, STREAM, TRANSLATED, InvalidRequest
@@ -113,8 +114,11 @@ class Dispatch:
         """
         endpoint = exchange.endpoint
         if endpoint in GENERATIVE:
-            job = begin(exchange, self._find(exchange[MODEL]))
-            job.service.engine.check(job.request)
+            service = self._state.services.get(exchange[MODEL])
+            if service is None:
+                raise unknown_model(exchange[MODEL])
+            job = begin(exchange, service)
+            service.engine.check(job.request)
             return await run(job)
         if endpoint in RELAYED:
             return await answer_query(exchange, self._find(exchange[MODEL], nameless=endpoint in NAMELESS))
@@ -124,7 +128,7 @@ class Dispatch:
             return DataReply(show_model(exchange, self._cards(), model_asked_for(exchange)))
         raise Rejection(404, f"nothing serves {endpoint.path}")
 
-    def _find(self, name: str, *, nameless: bool = False) -> Service:
+    def _find(self, name: str, *, nameless: bool) -> Service:
         """The service of a model; where no model has to be named, that of the only one there is."""
         service = self._state.services.get(name)
         if service is not None:

@@ -1,6 +1,6 @@
 """A pool: the workers of one model and role, their connections, the load on them, and who uses them."""
 
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, cast
@@ -61,6 +61,7 @@ class Pool:
     """Runs while it has users, from `acquire` to `release`; made inside a running event loop.
 
     `health` is what was known of workers before, by URL. `breakers` eject those that fail requests.
+    `prepares` is the policy, if it has work to do before a leg's first choice.
     """
 
     settings: PoolSettings
@@ -71,7 +72,7 @@ class Pool:
     _roster: Roster = field(init=False)
     _policy: Policy = field(init=False)
     _weighs: Weighs | None = field(init=False)
-    _prepares: Prepares | None = field(init=False)
+    prepares: Prepares | None = field(init=False)
     _hears: HearsEndings | None = field(init=False)
     _listens: HearsTurns | None = field(init=False)
     _watch: Watch = field(init=False)
@@ -86,7 +87,7 @@ class Pool:
         policy = self._policy = evolve(cast("Any", settings.policy))  # a copy with run-time state of its own
         # asked once: to ask an object whether it has a protocol's methods takes longer than most choices
         self._weighs = policy if isinstance(policy, Weighs) else None
-        self._prepares = policy if isinstance(policy, Prepares) else None
+        self.prepares = policy if isinstance(policy, Prepares) else None
         self._hears = policy if isinstance(policy, HearsEndings) else None
         self._listens = policy if isinstance(policy, HearsTurns) else None
         self._held = child(RESERVATIONS, settings.model, settings.role)
@@ -133,10 +134,6 @@ class Pool:
     async def known(self) -> None:
         """Return when it was heard who the workers are, and every one of them was probed once."""
         await self._membership.known()
-
-    def prepare(self, facts: Facts) -> Awaitable[None] | None:
-        """Let the policy get ready to choose for a leg; what this returns is to be awaited first."""
-        return None if self._prepares is None else self._prepares.prepare(facts)
 
     def reserve(self, facts: Facts, but: Collection[Worker] = (), avoid: Iterable[str] = ()) -> Reservation | None:
         """Choose a worker that is ready and none of `but`, and count the load; None if there is none.

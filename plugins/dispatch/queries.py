@@ -14,11 +14,12 @@ from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFa
 from plugins.dispatch.engine import Body
 from plugins.dispatch.engines.bodies import encode, parse
 from plugins.dispatch.headers import headers_for_worker, reply_headers
-from plugins.dispatch.job import Service, begin
+from plugins.dispatch.job import begin
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.prompt import pieces
 from plugins.dispatch.rejections import NoWorker
 from plugins.dispatch.retry import CONNECT, relief_of, verdict_of
+from plugins.dispatch.service import Service
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.endpoints import COUNT_TOKENS, TOKENIZE, Api
 from plugins.metrics import RETRIES, child

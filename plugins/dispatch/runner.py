@@ -1,20 +1,19 @@
 """Carries a plan out: its legs in their order, and the reply to the client."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final
 
 import orjson
 from attrs import evolve
 from structlog.stdlib import get_logger
 
-from kernel import BytesReply, Reply, StreamReply
-from plugins.dispatch.abilities import TriesFirst, can
+from kernel import BytesReply, Rejection, Reply, StreamReply
+from plugins.dispatch.abilities import TriesFirst
 from plugins.dispatch.client import Response
 from plugins.dispatch.editing import EventEditor
-from plugins.dispatch.engine import Bypasses, Edits, Handoff, ServesAlone
+from plugins.dispatch.engine import Edits, Handoff, Reading
 from plugins.dispatch.engine import Final as FinalAnswer
-from plugins.dispatch.freeing import freed_unless_taken
+from plugins.dispatch.freeing import forget_link, free
 from plugins.dispatch.handoffs import SpentHandoff
 from plugins.dispatch.headers import reply_headers
 from plugins.dispatch.job import Job
@@ -35,29 +34,28 @@ log = get_logger()
 
 
 async def run(job: Job) -> Reply:
-    """Answer a request."""
-    engine, config = job.service.engine, job.service.handoffs
-    config.check_deadline(job.exchange)
-    last = Leg(job, engine.plan.legs[-1])
-    if len(engine.plan.legs) == 1:
-        return await _answer(job, last, None)
-    await last.attempts.prepare()  # a handoff must not wait for it
-    if _goes_alone(job, last):
-        return await _answer(job, last, None)
-    if engine.plan.together:
-        handoff, response, answer = await run_pair(job, last)
-        return _reply(job, last, response, answer, handoff)
-    if (tries := job.service.tries) is not None and (trial := tries.trial(job.request)) is not None:
-        reply = await _try_first(job, tries, trial)
-        if reply is not None:
-            return reply
-    return await _relay(job, last)
+    """Answer a request. A stream is returned only with its first bytes at hand: until then an error is a status."""
+    service, stream = job.service, job.request.stream
+    if job.deadline is not None:
+        service.handoffs.check_deadline(job.deadline)
+    last = Leg(job, service.plan.legs[-1])
+    if len(service.plan.legs) > 1:
+        await last.prepare()  # a handoff must not wait for it
+        if not _goes_alone(job, last):
+            return await (_run_together if service.plan.together else _relay)(job, last)
+    response, answer = await last.open(None, stream=stream)
+    return _reply(job, last, response, answer, None)
+
+
+async def _run_together(job: Job, last: Leg) -> Reply:
+    handoff, response, answer = await run_pair(job, last)
+    return _reply(job, last, response, answer, handoff)
 
 
 async def _try_first(job: Job, tries: TriesFirst, trial: Handoff) -> Reply | None:
     """The answer of a generation worker that has enough of the prompt to do both phases; None of one that has not."""
-    leg = Leg(job, job.service.engine.plan.legs[-1])
-    response, answer = await (leg.open_stream if job.request.stream else leg.fetch)(trial)
+    leg = Leg(job, job.service.plan.legs[-1])
+    response, answer = await leg.open(trial, stream=job.request.stream)
     if not tries.declined(answer):
         return _reply(job, leg, response, answer, trial)
     leg.succeed()
@@ -66,20 +64,20 @@ async def _try_first(job: Job, tries: TriesFirst, trial: Handoff) -> Reply | Non
 
 def _goes_alone(job: Job, last: Leg) -> bool:
     """Whether the last leg's worker serves the whole request; where that depends on it, it is chosen now."""
-    engine, config = job.service.engine, job.service.handoffs
-    if can(engine, ServesAlone) and engine.alone(job.request):
+    service, config = job.service, job.service.handoffs
+    if service.alone is not None and service.alone.alone(job.request):
         return True
-    if not last.attempts.pool.ready:
-        raise last.attempts.unserved()  # nobody would fetch what the context phase leaves
-    if config.alone_without_context and not job.service.pools[Role.CONTEXT].ready:
+    if not last.pool.ready:
+        raise last.unserved()  # nobody would fetch what the context phase leaves
+    if config.alone_without_context and not service.pools[Role.CONTEXT].ready:
         return True
-    if can(engine, Bypasses) and engine.conditional:
-        last.attempts.take()
-        match = last.attempts.facts.match
-        return match is not None and engine.bypass(match)
+    if service.bypasses is not None:
+        last.take()
+        match = last.facts.match
+        return match is not None and service.bypasses.bypass(match)
     if config.skip_context_below_tokens:
-        last.attempts.take()
-        return config.skips(last.attempts.facts)
+        last.take()
+        return config.skips(last.facts)
     return False
 
 
@@ -90,51 +88,65 @@ async def _relay(job: Job, last: Leg) -> Reply:
     gone when it is needed. A handoff that came to nothing is followed by a new one, as long as the generation leg may
     be tried again.
     """
-    while True:
-        leg = Leg(job, job.service.engine.plan.legs[0])
-        if last.attempts.worker is not None:
-            leg.choose((last.attempts.worker.url,))
-        _, reading = await leg.ask(None)
-        if isinstance(reading, FinalAnswer):
-            _stamp(job, leg)
-            last.attempts.drop()  # if it was chosen, it was asked nothing
-            return _final_reply(job, reading)
-        if not isinstance(reading, Handoff):
-            raise TypeError(f"engine {job.service.engine.name!r} read no handoff from its {leg.role} leg")
+    service, reply = job.service, None
+    if service.tries is not None and (trial := service.tries.trial(job.request)) is not None:
+        reply = await _try_first(job, service.tries, trial)
+    while reply is None:
+        first = Leg(job, service.plan.legs[0])
+        if last.worker is not None:
+            first.choose((last.worker.url,))
+        _, answer = await first.open(None, stream=False)
+        handoff = _take_over(job, first, last, first.read(answer, None))
+        if not isinstance(handoff, Handoff):
+            return _final_reply(job, handoff)
+        try:
+            response, answer = await last.open(handoff, stream=job.request.stream)
+            reply = _reply(job, last, response, answer, handoff)
+        except SpentHandoff as spent:
+            forget_link(last, handoff, spent.__cause__)
+        except Rejection as error:
+            forget_link(last, handoff, error)
+            raise
+        finally:
+            if reply is None:
+                (owe if service.frees is None else free)(last, handoff)
+    return reply
+
+
+def _take_over(job: Job, first: Leg, last: Leg, reading: Reading) -> Handoff | FinalAnswer:
+    """What the last leg goes on with, if it has to."""
+    service = job.service
+    if isinstance(reading, Handoff):
         if not reading.complete:
-            child(HANDOFFS_MISSING, job.service.model).inc()
-            log.warning("handoff.missing", model=job.service.model, request_id=job.exchange.id)
-        last.attempts.follow(leg.attempts.latest)
-        if job.service.frees is not None:
-            reading = evolve(reading, origin=leg.attempts.latest)
-        else:
-            owe(job, last.attempts, reading)
-        with suppress(SpentHandoff), freed_unless_taken(job, last.attempts, reading):
-            return await _answer(job, last, reading)
-
-
-async def _answer(job: Job, leg: Leg, handoff: Handoff | None) -> Reply:
-    """Return a stream only with its first bytes at hand: until then an error is a status of its own."""
-    response, answer = await (leg.open_stream if job.request.stream else leg.fetch)(handoff)
-    return _reply(job, leg, response, answer, handoff)
+            child(HANDOFFS_MISSING, service.model).inc()
+            log.warning("handoff.missing", model=service.model, request_id=job.exchange.id)
+        last.follow(first.latest)
+        return reading if service.frees is None else evolve(reading, origin=first.latest)
+    if not isinstance(reading, FinalAnswer):
+        raise TypeError(f"engine {service.engine.name!r} read no handoff from its {first.role} leg")
+    last.give_back()  # if it was chosen, it was asked nothing
+    if job.timing is not None:
+        job.timing.answered = first.answered
+    return reading
 
 
 def _reply(job: Job, leg: Leg, response: Response, answer: bytes, handoff: Handoff | None) -> Reply:
     """The reply out of the whole answer, or the first bytes, of the last leg."""
-    _stamp(job, leg)
-    engine = job.service.engine
+    if job.timing is not None:
+        job.timing.answered = leg.answered
     if not job.request.stream:
         reading = leg.read(answer, handoff)
         if not isinstance(reading, bytes):
-            raise TypeError(f"engine {engine.name!r} read no bytes from its last leg")
+            raise TypeError(f"engine {job.service.engine.name!r} read no bytes from its last leg")
         return BytesReply(reading, headers=reply_headers(response.headers, "application/json"))
     source = LegStream(leg, response, answer)
     reply = StreamReply(source, headers=reply_headers(response.headers, _EVENTS))
-    if can(engine, Edits):
-        editor = _editor(job, engine, handoff)
-        reply.attach(step=editor.push, close=editor.close, end=source.end)
-    else:
+    edits = job.service.edits
+    if edits is None:
         reply.attach(end=source.end)
+    else:
+        editor = _editor(job, edits, handoff)
+        reply.attach(step=editor.push, close=editor.close, end=source.end)
     return reply
 
 
@@ -169,8 +181,3 @@ def _editor(job: Job, engine: Edits, handoff: Handoff | None) -> EventEditor:
         return engine.edit(job.request, handoff, name, plain)
 
     return EventEditor(concern, edit, ERROR)
-
-
-def _stamp(job: Job, leg: Leg) -> None:
-    if job.timing is not None:
-        job.timing.answered = leg.answered

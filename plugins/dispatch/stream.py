@@ -32,7 +32,7 @@ class LegStream:
     _silent: bool = field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
-        self._worker = self._leg.attempts.take()  # the one that is held
+        self._worker = self._leg.take()  # the one that is held
         self._last = self._worker.heard = monotonic()
         if self._leg.job.request.endpoint is RESPONSES and _OPENING.search(self._first):
             self._silent = _SPEAKING.search(self._first) is None

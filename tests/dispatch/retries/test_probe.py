@@ -132,7 +132,7 @@ async def test_a_pair_is_chosen_only_if_both_sides_may_be() -> None:
             exchange = exchange_of(body_of())
             job = begin(exchange, dispatch._state.services["m"])
             context, last = Leg(job, Role.CONTEXT), Leg(job, Role.GENERATION)
-            last.attempts.failed.extend(generations.workers)
+            last.failed = tuple(generations.workers)
             with pytest.raises(NoWorker):
                 _choose(context, last)
             assert (str(worker.circuit.state), loads(dispatch)) == ("half_open", [0, 0, 0])
