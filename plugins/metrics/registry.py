@@ -54,15 +54,19 @@ def gauge(name: str, text: str, mode: Mode, *labels: str) -> Gauge:
     return GAUGE(name, text, labels, registry=REGISTRY, multiprocess_mode=mode)
 
 
-_children: Final[dict[tuple[object, ...], Any]] = {}
+class _Children(dict[tuple[Any, tuple[str, ...]], Any]):
+    def __missing__(self, key: tuple[Any, tuple[str, ...]]) -> Any:
+        metric, labels = key
+        found = self[key] = metric.labels(*labels)
+        return found
+
+
+_children: Final = _Children()
 
 
 def child(metric: M, *labels: str) -> M:
     """The child of `metric` with these labels, found faster than by the library, which locks for it."""
-    key = (metric, labels)
-    found = _children.get(key)
-    if found is None:
-        found = _children[key] = metric.labels(*labels)
+    found: M = _children[metric, labels]
     return found
 
 

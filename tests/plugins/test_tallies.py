@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from plugins.tallies import COUNTER, GAUGE, HISTOGRAM, MULTIPROCESS
+from plugins.tallies import COUNTER, GAUGE, HISTOGRAM, MULTIPROCESS, cell_of
 
 
 def test_what_is_counted_without_a_lock_is_told_as_the_library_tells_it() -> None:
@@ -30,11 +30,22 @@ def test_what_is_counted_without_a_lock_is_told_as_the_library_tells_it() -> Non
     assert COUNTER is not Counter
 
 
+def test_whoever_counts_often_adds_to_a_cell() -> None:
+    """Which is the value itself, also after others have changed it."""
+    registry = CollectorRegistry()
+    held = GAUGE("b", "B", ("l",), registry=registry).labels("x")
+    cell = cell_of(held)
+    held.set(5)
+    cell[0] += 2
+    held.dec()
+    assert (cell[0], _values(registry)) == (6.0, [("b", {"l": "x"}, 6.0)])
+
+
 SHARED = """
 import json
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
-from plugins.tallies import COUNTER, GAUGE, HISTOGRAM
+from plugins.tallies import COUNTER, GAUGE, HISTOGRAM, cell_of
 for name, counter, gauge, histogram in ("theirs", Counter, Gauge, Histogram), ("ours", COUNTER, GAUGE, HISTOGRAM):
     assert (counter is Counter) is (name == "theirs")
     registry = CollectorRegistry()
@@ -50,6 +61,10 @@ for name, counter, gauge, histogram in ("theirs", Counter, Gauge, Histogram), ("
             held.labels("x").dec()
             seen.labels("x").observe(value)
         seen.labels(str(turn) * 20_000)
+        if name == "ours":
+            cell_of(held.labels("x"))[0] += 1
+        else:
+            held.labels("x").inc()
 read = CollectorRegistry()
 MultiProcessCollector(read)
 found = {"theirs": [], "ours": []}
