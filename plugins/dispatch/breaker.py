@@ -10,7 +10,7 @@ from typing import Any, Final
 from attrs import Attribute, define, field, frozen, validators
 from structlog.stdlib import get_logger
 
-from plugins.dispatch.circuit import State, Verdict
+from plugins.dispatch.circuit import CLOSED, SUCCESS, State, Verdict
 from plugins.dispatch.roster import Roster
 from plugins.dispatch.worker import Role, Worker
 from plugins.metrics import BREAKERS_OPEN, EJECTIONS, child
@@ -48,7 +48,10 @@ class BreakerConfig:
 
 @define(eq=False)
 class Breakers:
-    """Tells the roster who may be chosen, as that changes; a choice itself looks at nobody's breaker."""
+    """Tells the roster who may be chosen, as that changes; a choice itself looks at nobody's breaker.
+
+    `out` are the workers whose circuits are not closed.
+    """
 
     model: str
     role: Role
@@ -56,18 +59,18 @@ class Breakers:
     roster: Roster
     clock: Callable[[], float] = monotonic
     draw: Callable[[], float] = random
-    _out: set[Worker] = field(factory=set, init=False)
+    out: set[Worker] = field(factory=set, init=False)
     _due: list[tuple[float, int, Worker]] = field(factory=list, init=False)
     _numbers: Iterator[int] = field(factory=count, init=False)
 
     @property
     def trying(self) -> list[str]:
         """The workers that wait for the one request that tries them."""
-        return [worker.url for worker in self._out if worker.circuit.state is State.HALF_OPEN] if self._out else []
+        return [worker.url for worker in self.out if worker.circuit.state is State.HALF_OPEN] if self.out else []
 
     def advance(self) -> None:
         """Let workers whose time is over be tried; if nobody else is there, hold nobody back."""
-        if not self._out:
+        if not self.out:
             return
         now = self.clock()
         while self._due and self._due[0][0] <= now:
@@ -75,7 +78,7 @@ class Breakers:
             if worker.circuit.state is State.OPEN and worker.circuit.until == until:
                 self._turn(worker, State.HALF_OPEN)
         if not self.roster.mask:
-            for worker in tuple(self._out):
+            for worker in tuple(self.out):
                 if worker.up and not worker.draining:
                     self._close(worker, "nobody else is up")
 
@@ -95,28 +98,29 @@ class Breakers:
         """Give a worker that says it has too much to do less, for `seconds` and some time after."""
         self.roster.ease(worker, seconds)
 
-    def end(self, worker: Worker, verdict: Verdict, *, probe: bool) -> None:
+    def end(self, worker: Worker, verdict: Verdict, now: float, *, probe: bool) -> None:
         """Take note of how an attempt ended; called once for each choice."""
-        if not self.roster.has(worker):
-            return
-        if probe and worker.circuit.state is State.PROBED:
-            self._end_probe(worker, verdict)
-        elif verdict is Verdict.SUCCESS or verdict is Verdict.FAILURE:
-            failed = verdict is Verdict.FAILURE
+        circuit = worker.circuit
+        if circuit.state is CLOSED:
+            if verdict is SUCCESS:
+                circuit.streak = 0
+                circuit.window.note(now, self.config.window_seconds, failed=False)
             # of a worker that is down already, each request that was on its way fails: that is one failure
-            if self.config.failures and worker.circuit.state is State.CLOSED and not (failed and worker.up is False):
-                self._count(worker, failed=failed, at_once=probe)
+            elif verdict is Verdict.FAILURE and self.config.failures and worker.up is not False:
+                self._count_failure(worker, now, at_once=probe)
+        elif probe and circuit.state is State.PROBED:
+            self._end_probe(worker, verdict)
 
     def forget(self, worker: Worker) -> None:
         """Be done with a worker for good."""
         worker.circuit.state = State.CLOSED
-        if worker in self._out:
-            self._out.discard(worker)
+        if worker in self.out:
+            self.out.discard(worker)
             child(BREAKERS_OPEN, self.model, self.role).dec()
 
     def close(self) -> None:
         """Be done with all of them."""
-        for worker in tuple(self._out):
+        for worker in tuple(self.out):
             self.forget(worker)
 
     def _end_probe(self, worker: Worker, verdict: Verdict) -> None:
@@ -127,12 +131,11 @@ class Breakers:
         else:
             self._turn(worker, State.HALF_OPEN)  # nothing was learned, so another request may try
 
-    def _count(self, worker: Worker, *, failed: bool, at_once: bool) -> None:
-        now, circuit, seconds = self.clock(), worker.circuit, self.config.window_seconds
-        circuit.window.note(now, seconds, failed=failed)
-        if not failed:
-            circuit.streak = 0
+    def _count_failure(self, worker: Worker, now: float, *, at_once: bool) -> None:
+        if not self.roster.has(worker):
             return
+        circuit = worker.circuit
+        circuit.window.note(now, self.config.window_seconds, failed=True)
         circuit.streak += 1
         reason = "probe" if at_once else self._why(worker, now)
         if reason is not None and self._can_spare(worker):
@@ -169,8 +172,8 @@ class Breakers:
         circuit.repeats += 1
         circuit.until = now + seconds
         heappush(self._due, (circuit.until, next(self._numbers), worker))
-        if worker not in self._out:
-            self._out.add(worker)
+        if worker not in self.out:
+            self.out.add(worker)
             child(BREAKERS_OPEN, self.model, self.role).inc()
         failures, circuit.streak = circuit.streak, 0
         self._turn(worker, State.OPEN)

@@ -6,7 +6,7 @@ from itertools import accumulate
 from random import choices, random
 from typing import Final, overload
 
-from attrs import define, field
+from attrs import define, field, setters
 
 from plugins.board import own_place
 from plugins.dispatch.levels import next_in
@@ -34,11 +34,12 @@ class Draw:
         return members[min(bisect(self._sums, random() * self._sums[-1]), len(members) - 1)]  # noqa: S311
 
 
-@define(eq=False)
+@define(eq=False, on_setattr=setters.frozen)
 class Candidates(Sequence[Worker]):
     """One worker or more, in the order of the configuration; `mask` has their indexes.
 
-    Whatever does not go through all of them takes about as long for a thousand workers as for ten.
+    Whatever does not go through all of them takes about as long for a thousand workers as for ten. The same object
+    may be what many requests choose from.
     """
 
     roster: Roster
@@ -48,7 +49,9 @@ class Candidates(Sequence[Worker]):
         return self.mask.bit_count()
 
     def __contains__(self, worker: object) -> bool:
-        return isinstance(worker, Worker) and bool(self.mask >> worker.index & 1) and self.roster.has(worker)
+        if not isinstance(worker, Worker) or not self.mask >> worker.index & 1:
+            return False
+        return self.roster.places[worker.index] is worker
 
     def __iter__(self) -> Iterator[Worker]:
         if self.mask == self.roster.mask:
@@ -66,7 +69,8 @@ class Candidates(Sequence[Worker]):
 
     def after(self, index: int) -> Worker:
         """The next one behind a place in the configuration, from the start again after the last one."""
-        return self.roster.at(next_in(self.mask, index))
+        worker: Worker = self.roster.places[next_in(self.mask, index)]
+        return worker
 
     def least(self, turn: "Turn") -> Worker:
         """The one with the least work for its share; among equals, each in turn."""
@@ -102,7 +106,8 @@ class Turn:
 
 def select(roster: Roster, but: Collection[Worker] = (), avoid: Iterable[str] = ()) -> Candidates | None:
     """The members that are none of `but`; not those at a URL of `avoid`, if there are others. None without any."""
-    roster.grow()
+    if roster.shares.due:
+        roster.grow()
     mask = roster.mask
     for worker in but:
         if roster.has(worker):
@@ -113,4 +118,8 @@ def select(roster: Roster, but: Collection[Worker] = (), avoid: Iterable[str] = 
         if there is not None:
             preferred &= ~(1 << there.index)
     mask = preferred or mask
-    return Candidates(roster, mask) if mask else None
+    if mask != roster.mask:
+        return Candidates(roster, mask) if mask else None
+    if roster.everyone is None and mask:
+        roster.everyone = Candidates(roster, mask)
+    return roster.everyone

@@ -1,6 +1,7 @@
 """What a breaker knows of one worker: its state, its failures in a row, and its outcomes of late."""
 
 from enum import StrEnum
+from typing import Final
 
 from attrs import define, field
 
@@ -27,6 +28,11 @@ class Verdict(StrEnum):
     NEUTRAL = "neutral"
 
 
+CLOSED: Final = State.CLOSED
+SUCCESS: Final = Verdict.SUCCESS
+"""Under names of their own, since to look up a member of an enum takes longer than all else that a success needs."""
+
+
 @define(eq=False)
 class Window:
     """Outcomes of the last while, counted in two halves, of which the older one is dropped as time goes on."""
@@ -39,7 +45,8 @@ class Window:
 
     def note(self, now: float, seconds: float, *, failed: bool) -> None:
         """Count an outcome; `seconds` is how long it counts."""
-        self._turn(now, seconds / 2)
+        if now - self._since >= seconds / 2:
+            self._turn(now, seconds / 2)
         self.ended += 1
         self.failed += failed
 

@@ -10,15 +10,12 @@ from collections.abc import Iterator
 from attrs import define, field
 
 
-def first_in(mask: int) -> int:
-    """The lowest index in a set that is not empty."""
-    return (mask & -mask).bit_length() - 1
-
-
 def next_in(mask: int, index: int) -> int:
     """The next index in a set that is not empty, behind `index`, from the start again after the last one."""
     behind = mask >> (index + 1)
-    return index + 1 + first_in(behind) if behind else first_in(mask)
+    if behind:
+        return index + (behind & -behind).bit_length()
+    return (mask & -mask).bit_length() - 1
 
 
 def indexes(mask: int) -> Iterator[int]:

@@ -34,10 +34,14 @@ class Facts:
     conversation: Conversation | None = None
     match: Match | None = field(default=None, init=False)
     notes: Any = field(default=None, init=False)
-    prompt: Prompt = field(init=False)
+    _prompt: Prompt | None = field(default=None, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.prompt = Prompt(self.payload.data)
+    @property
+    def prompt(self) -> Prompt:
+        """What can be known of the prompt; made when it is first asked for."""
+        if self._prompt is None:
+            self._prompt = Prompt(self.payload.data)
+        return self._prompt
 
 
 class Policy(Protocol):

@@ -1,17 +1,15 @@
 """A pool: the workers of one model and role, their connections, the load on them, and who uses them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from time import monotonic
 from typing import Any, cast
 
 from attrs import define, evolve, field, frozen
-from prometheus_client import Gauge
 
 from kernel import Secret
 from plugins.dispatch.breaker import BreakerConfig, Breakers
 from plugins.dispatch.candidates import Turn, select
-from plugins.dispatch.circuit import Verdict
+from plugins.dispatch.circuit import SUCCESS, Verdict
 from plugins.dispatch.client import Client, Fault
 from plugins.dispatch.config import HealthConfig
 from plugins.dispatch.discovery.contract import Discovery
@@ -35,6 +33,7 @@ from plugins.dispatch.transports.choice import ChosenClient, Transport
 from plugins.dispatch.transports.tls import TlsConfig
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.metrics import RESERVATIONS, WORKERS_UP, child
+from plugins.tallies import Cell, cell_of
 
 
 @frozen
@@ -77,7 +76,7 @@ class Pool:
     _listens: HearsTurns | None = field(init=False)
     _watch: Watch = field(init=False)
     _membership: Membership = field(init=False)
-    _held: Gauge = field(init=False)
+    _held: Cell = field(init=False)
     _turn: Turn = field(factory=Turn, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -90,8 +89,7 @@ class Pool:
         self.prepares = policy if isinstance(policy, Prepares) else None
         self._hears = policy if isinstance(policy, HearsEndings) else None
         self._listens = policy if isinstance(policy, HearsTurns) else None
-        self._held = child(RESERVATIONS, settings.model, settings.role)
-        # what the policy chooses from, and what tells it who takes requests
+        self._held = cell_of(child(RESERVATIONS, settings.model, settings.role))
         name, shares = (settings.model, settings.role), Shares(settings.health.slow_start_seconds)
         self._roster = make_roster(pool_name(*name), policy, shares, self._turned, self._forget)
         self.breakers = Breakers(*name, settings.breaker, self._roster)
@@ -141,8 +139,11 @@ class Pool:
         A worker at a URL of `avoid` is chosen only if there is no other. With `but`, it is a request that has failed
         once, which had better not be the one that tries an ejected worker.
         """
-        self.breakers.advance()
-        candidates = select(self._roster, but, (*avoid, *self.breakers.trying) if but else avoid)
+        breakers, roster = self.breakers, self._roster
+        candidates = roster.everyone
+        if candidates is None or but or avoid or roster.shares.due or breakers.out:
+            breakers.advance()
+            candidates = select(roster, but, (*avoid, *breakers.trying) if but else avoid)
         if candidates is None:
             return None
         worker = self._policy.choose(candidates, facts)
@@ -166,29 +167,29 @@ class Pool:
         """Take a worker that failed in traffic out until a probe succeeds."""
         self._watch.report(worker, fault)
 
+    def give_back(self, held: Reservation, verdict: Verdict) -> None:
+        """Count a request out whose reservation ends so, and tell those who want to know."""
+        worker, now = held.worker, monotonic()
+        if verdict is SUCCESS:
+            worker.heard = now
+        self._roster.charge(worker, -held.work, -1)
+        self._held[0] -= 1
+        self.breakers.end(worker, verdict, now, probe=held.probe)
+        if self._hears is not None and held.facts is not None:
+            self._hears.finished(worker, held.facts, success=verdict is SUCCESS)
+
     def _charge(self, worker: Worker, work: int, facts: Facts | None) -> Reservation:
         self._roster.charge(worker, work)
-        self._held.inc()
-        probe = self.breakers.begin(worker)
-        return Reservation(worker, partial(self._give_back, worker, work, facts, probe), probe)
-
-    def _give_back(self, worker: Worker, work: int, facts: Facts | None, probe: bool, verdict: Verdict) -> None:  # noqa: FBT001
-        self._roster.discharge(worker, work)
-        if verdict is Verdict.SUCCESS:
-            worker.heard = monotonic()
-        self._held.dec()
-        self.breakers.end(worker, verdict, probe=probe)
-        if self._hears is not None and facts is not None:
-            self._hears.finished(worker, facts, success=verdict is Verdict.SUCCESS)
+        self._held[0] += 1
+        probe = bool(self.breakers.out) and self.breakers.begin(worker)
+        return Reservation(worker, work, facts, probe, self)
 
     def _forget(self, worker: Worker) -> None:
-        """Take note that a worker is gone for good."""
         self.breakers.forget(worker)
         if isinstance(self._policy, HearsLeaving):
             self._policy.left(worker)
 
     def _turned(self, worker: Worker) -> None:
-        """Take note that a worker begins or ceases to take requests."""
         step = 1 if self._roster.takes(worker) else -1
         child(WORKERS_UP, self.settings.model, self.settings.role).inc(step)
         self._membership.turned()

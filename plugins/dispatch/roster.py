@@ -3,12 +3,16 @@
 from bisect import insort
 from collections.abc import Callable
 from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from plugins.dispatch.levels import Levels
 from plugins.dispatch.shares import Shares
 from plugins.dispatch.worker import Worker
+
+if TYPE_CHECKING:
+    from plugins.dispatch.candidates import Candidates
 
 
 def _tell_nobody(_worker: Worker) -> None:
@@ -23,7 +27,8 @@ class Roster:
     and in `mask` as a set of their indexes. `total` is the work on all of them. `changes` counts workers, up or
     not, that were brought in, let go or given another weight. A member's height is the work on it and `unit` more,
     which is what a request usually weighs, in proportion to its share. `turned` hears when a worker begins or ceases
-    to be a member, `left` when it is gone for good.
+    to be a member, `left` when it is gone for good. `places` has each worker at its index, or None, and
+    `everyone` the members as candidates until there are others.
     """
 
     shares: Shares = field(factory=Shares)
@@ -34,18 +39,19 @@ class Roster:
     mask: int = field(default=0, init=False)
     total: int = field(default=0, init=False)
     changes: int = field(default=0, init=False)
-    _places: list[Worker | None] = field(factory=list, init=False)
+    places: list[Any] = field(factory=list, init=False)
+    everyone: "Candidates | None" = field(default=None, init=False)
     _by_url: dict[str, Worker] = field(factory=dict, init=False)
     _levels: Levels | None = field(default=None, init=False)
 
     def add(self, worker: Worker) -> None:
         """Bring a worker in, on the first place that is free."""
-        if None in self._places:
-            worker.index = self._places.index(None)
-            self._places[worker.index] = worker
+        if None in self.places:
+            worker.index = self.places.index(None)
+            self.places[worker.index] = worker
         else:
-            worker.index = len(self._places)
-            self._places.append(worker)
+            worker.index = len(self.places)
+            self.places.append(worker)
         self._by_url[worker.url] = worker
         self.changes += 1
         self.refresh(worker)
@@ -55,7 +61,7 @@ class Roster:
         if not self.has(worker):
             return
         self._leave(worker)
-        self._places[worker.index] = None
+        self.places[worker.index] = None
         del self._by_url[worker.url]
         self.changes += 1
         self.shares.forget(worker)
@@ -99,11 +105,11 @@ class Roster:
 
     def has(self, worker: Worker) -> bool:
         """Whether a worker is one of this pool, up or not."""
-        return worker.index < len(self._places) and self._places[worker.index] is worker
+        return worker.index < len(self.places) and self.places[worker.index] is worker
 
     def takes(self, worker: Worker) -> bool:
         """Whether a worker takes requests."""
-        return bool(self.mask >> worker.index & 1) and self._places[worker.index] is worker
+        return bool(self.mask >> worker.index & 1) and self.places[worker.index] is worker
 
     def at(self, index: int) -> Worker:
         """The worker on a place.
@@ -111,7 +117,7 @@ class Roster:
         Raises:
             LookupError: there is none.
         """
-        worker = self._places[index]
+        worker: Worker | None = self.places[index]
         if worker is None:
             raise LookupError(f"there is no worker at {index}")
         return worker
@@ -122,22 +128,25 @@ class Roster:
 
     def known(self) -> list[Worker]:
         """All workers, up or not."""
-        return [worker for worker in self._places if worker is not None]
+        return [worker for worker in self.places if worker is not None]
 
     def grow(self) -> None:
         """Let the shares of workers that are new grow; called before each choice."""
         for worker in self.shares.grow():
             self._settle(worker)
 
-    def charge(self, worker: Worker, work: int) -> None:
-        """Count a request in that weighs so much, at least 1."""
-        worker.load += 1
-        self._put(worker, work)
+    def charge(self, worker: Worker, work: int, requests: int = 1) -> None:
+        """Count a request in that weighs so much, at least 1; or several, which together do; or out, if negative."""
+        worker.load += requests
+        worker.work += work
+        if self.mask >> worker.index & 1 and self.places[worker.index] is worker:
+            self.total += work
+            if self._levels is not None:
+                self._levels.put(worker.index, (worker.work + self.unit) / worker.share)
 
     def discharge(self, worker: Worker, work: int) -> None:
         """Count a request out."""
-        worker.load -= 1
-        self._put(worker, -work)
+        self.charge(worker, -work, -1)
 
     @property
     def levels(self) -> Levels:
@@ -148,12 +157,6 @@ class Roster:
                 self._settle(worker)
         return self._levels
 
-    def _put(self, worker: Worker, work: int) -> None:
-        worker.work += work
-        if self.takes(worker):
-            self.total += work
-            self._settle(worker)
-
     def _settle(self, worker: Worker) -> None:
         if self._levels is not None:
             self._levels.put(worker.index, (worker.work + self.unit) / worker.share)
@@ -162,6 +165,7 @@ class Roster:
         if self.takes(worker):
             return
         self.mask |= 1 << worker.index
+        self.everyone = None
         insort(self.members, worker, key=attrgetter("index"))
         self.total += worker.work
         self.shares.enter(worker, eased=eased)
@@ -172,6 +176,7 @@ class Roster:
         if not self.takes(worker):
             return
         self.mask &= ~(1 << worker.index)
+        self.everyone = None
         self.members.remove(worker)
         self.total -= worker.work
         self.shares.leave(worker)

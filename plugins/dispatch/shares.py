@@ -23,6 +23,8 @@ Step: TypeAlias = tuple[float, int, Worker, int]
 class Shares:
     """The shares of those that take requests. `version` changes whenever one of them does.
 
+    They are `uniform` while all have the same one. `due` are the next steps of those that grow, the first one first.
+
     A worker that comes back, or that comes in when others have been serving for a while, has a tenth of its
     share at first and its whole after `slow_start_seconds`.
     """
@@ -30,20 +32,16 @@ class Shares:
     slow_start_seconds: float = 0.0
     clock: Callable[[], float] = monotonic
     version: int = field(default=0, init=False)
+    uniform: bool = field(default=True, init=False)
+    due: list[Step] = field(factory=list, init=False)
     _count: Counter[float] = field(factory=Counter, init=False)
     _growing: dict[Worker, Step] = field(factory=dict, init=False)
-    _due: list[Step] = field(factory=list, init=False)
     _numbers: Iterator[int] = field(factory=count, init=False)
     _seen: set[Worker] = field(factory=set, init=False)
     _began: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._began = self.clock()
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all have the same share."""
-        return len(self._count) <= 1
 
     @property
     def total(self) -> float:
@@ -55,8 +53,7 @@ class Shares:
         late = worker in self._seen or self.clock() - self._began > self.slow_start_seconds
         self._seen.add(worker)
         worker.share = worker.weight
-        self._count[worker.share] += 1
-        self.version += 1
+        self._add(worker.share)
         if eased and late and self.slow_start_seconds:
             self._lower(worker, 1, self.clock())
 
@@ -64,7 +61,6 @@ class Shares:
         """Take a worker's share away."""
         self._growing.pop(worker, None)
         self._discard(worker.share)
-        self.version += 1
 
     def reweigh(self, worker: Worker, weight: float) -> None:
         """Give one that has a share another weight."""
@@ -72,8 +68,7 @@ class Shares:
         self._discard(worker.share)
         worker.weight = weight
         worker.share = weight if entry is None else weight * entry[3] / STEPS
-        self._count[worker.share] += 1
-        self.version += 1
+        self._add(worker.share)
 
     def forget(self, worker: Worker) -> None:
         """Be done with a worker for good."""
@@ -86,11 +81,9 @@ class Shares:
 
     def grow(self) -> list[Worker]:
         """Take the steps that are due, and say whose shares changed."""
-        if not self._due:
-            return []
         now, changed = self.clock(), []
-        while self._due and self._due[0][0] <= now:
-            entry = heappop(self._due)
+        while self.due and self.due[0][0] <= now:
+            entry = heappop(self.due)
             due, _, worker, step = entry
             if self._growing.get(worker) is entry:  # else it left, or began anew
                 self._lower(worker, step + 1, due)
@@ -101,16 +94,24 @@ class Shares:
         """Give a worker so many tenths of its weight, and have the next step due."""
         self._discard(worker.share)
         worker.share = worker.weight * step / STEPS if step < STEPS else worker.weight
-        self._count[worker.share] += 1
-        self.version += 1
+        self._add(worker.share)
         if step < STEPS:
             entry = (since + self.slow_start_seconds / STEPS, next(self._numbers), worker, step)
             self._growing[worker] = entry
-            heappush(self._due, entry)
+            heappush(self.due, entry)
         else:
             self._growing.pop(worker, None)
+
+    def _add(self, share: float) -> None:
+        self._count[share] += 1
+        self._note_change()
 
     def _discard(self, share: float) -> None:
         self._count[share] -= 1
         if not self._count[share]:
             del self._count[share]
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self.version += 1
+        self.uniform = len(self._count) <= 1

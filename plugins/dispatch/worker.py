@@ -1,11 +1,11 @@
 """One worker: its address, whether it takes requests, and the load that is reserved on it."""
 
-from collections.abc import Callable
 from enum import StrEnum
+from typing import Any, Protocol
 
 from attrs import define, field
 
-from plugins.dispatch.circuit import Circuit, Verdict
+from plugins.dispatch.circuit import SUCCESS, Circuit, Verdict
 
 
 class Role(StrEnum):
@@ -47,21 +47,31 @@ class Worker:
         return bool(self.drained_by)
 
 
+class Keeper(Protocol):
+    """Who counts the load of workers."""
+
+    def give_back(self, held: "Reservation", verdict: Verdict, /) -> None:
+        """Count a request out; called once for each."""
+        ...
+
+
 @define(eq=False)
 class Reservation:
     """Load held on a worker from its choice until `release`, which may be called any number of times.
 
-    `probe`: the worker was ejected, and this request tries it. `verdict` is what a release without success will say
-    of the worker.
+    `work` is what it weighs, and `facts` are what the policy knew. `probe`: the worker was ejected, and this request
+    tries it. `verdict` is what a release without success will say of the worker.
     """
 
     worker: Worker
-    _given_back: Callable[[Verdict], None] | None = field(alias="given_back")
-    probe: bool = False
+    work: int
+    facts: Any
+    probe: bool
+    _keeper: Keeper | None = field(alias="keeper")
     verdict: Verdict = field(default=Verdict.NEUTRAL, init=False)
 
     def release(self, *, success: bool = False) -> None:
         """Give the load back, and say whether the worker answered well."""
-        give_back, self._given_back = self._given_back, None
-        if give_back is not None:
-            give_back(Verdict.SUCCESS if success else self.verdict)
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.give_back(self, SUCCESS if success else self.verdict)

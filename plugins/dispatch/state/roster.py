@@ -74,6 +74,15 @@ class SharedRoster(Roster):
         for worker in tuple(self._shared):
             self._part(worker)
 
+    def charge(self, worker: Worker, work: int, requests: int = 1) -> None:
+        """Count a request in or out, and tell the others."""
+        super().charge(worker, work, requests)
+        entry = self._shared.get(worker)
+        if entry is not None:
+            entry.load += requests
+            entry.work += work
+            self.company.put(entry)
+
     def tell(self, worker: Worker, kind: int, numbers: Sequence[int]) -> int:
         """Tell the others what a worker was chosen for."""
         entry = self._shared.get(worker)
@@ -88,14 +97,5 @@ class SharedRoster(Roster):
         if entry is not None:
             self.company.leave(entry)
 
-    def _put(self, worker: Worker, work: int) -> None:
-        super()._put(worker, work)
-        entry = self._shared.get(worker)
-        if entry is not None:
-            entry.load += 1 if work > 0 else -1
-            entry.work += work
-            self.company.put(entry)
-
     def _lend(self, worker: Worker, load: int, work: int) -> None:
-        worker.load += load
-        super()._put(worker, work)
+        super().charge(worker, work, load)

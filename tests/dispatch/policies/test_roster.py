@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from attrs.exceptions import FrozenAttributeError
 
 from plugins.dispatch.candidates import select
 from plugins.dispatch.levels import Levels, indexes, next_in
@@ -72,6 +73,20 @@ def test_candidates_are_a_sequence() -> None:
     assert [other in candidates for other in others] == [True, False, False]
     assert worker_of(1) not in candidates
     assert min(candidates, key=lambda worker: worker.load).index == 1
+
+
+def test_candidates_do_not_change() -> None:
+    """Others choose from the same ones; there are new ones as soon as somebody comes or goes."""
+    roster = roster_of(3)
+    before = among(roster)
+    assert among(roster) is before
+    with pytest.raises(FrozenAttributeError):
+        before.mask = 0
+    turn(roster, 1, up=False)
+    assert [worker.index for worker in among(roster)] == [0, 2]
+    turn(roster, 1, up=True)
+    assert [worker.index for worker in among(roster)] == [0, 1, 2]
+    assert before.mask == 0b111
 
 
 def test_a_draining_worker_gets_no_new_requests_and_keeps_what_it_has() -> None:

@@ -36,7 +36,7 @@ class Fleet:
         """Choose a worker and let the request end so, one after the other."""
         for verdict in verdicts:
             probe = self.breakers.begin(self.worker(index))
-            self.breakers.end(self.worker(index), verdict, probe=probe)
+            self.breakers.end(self.worker(index), verdict, self.clock(), probe=probe)
 
     def fail(self, index: int, times: int = 1) -> None:
         """Let requests fail."""

@@ -56,7 +56,7 @@ def test_exactly_one_request_tries_it() -> None:
     assert fleet.breakers.trying == ["http://w0:8000"]
     assert fleet.breakers.begin(fleet.worker(0))
     assert (fleet.state(0), fleet.members, fleet.breakers.trying) == (State.PROBED, [1, 2], [])
-    fleet.breakers.end(fleet.worker(0), SUCCESS, probe=True)
+    fleet.breakers.end(fleet.worker(0), SUCCESS, fleet.clock(), probe=True)
     assert (fleet.state(0), fleet.members) == (State.CLOSED, [0, 1, 2])
 
 
@@ -116,7 +116,7 @@ def test_a_stream_that_has_begun_well_ends_the_try() -> None:
     assert fleet.breakers.begin(worker)
     fleet.breakers.vouch(worker)
     assert (fleet.state(0), fleet.members) == (State.CLOSED, [0, 1, 2])
-    fleet.breakers.end(worker, FAILURE, probe=True)
+    fleet.breakers.end(worker, FAILURE, fleet.clock(), probe=True)
     assert (fleet.state(0), fleet.members) == (State.OPEN, [1, 2])
 
 
@@ -125,10 +125,10 @@ def test_requests_from_before_an_ejection_change_nothing(verdict: Verdict) -> No
     """Only the request that tries the worker tells how it is now."""
     fleet = Fleet(3)
     fleet.eject(0)
-    fleet.breakers.end(fleet.worker(0), verdict, probe=False)
+    fleet.breakers.end(fleet.worker(0), verdict, fleet.clock(), probe=False)
     assert fleet.state(0) is State.OPEN
     fleet.after(8)
-    fleet.breakers.end(fleet.worker(0), verdict, probe=False)
+    fleet.breakers.end(fleet.worker(0), verdict, fleet.clock(), probe=False)
     assert fleet.state(0) is State.HALF_OPEN
 
 

@@ -127,10 +127,10 @@ def test_a_worker_that_leaves_the_pool_is_forgotten() -> None:
     fleet.roster.remove(worker)
     fleet.after(1000)
     for _ in range(10):
-        fleet.breakers.end(worker, Verdict.FAILURE, probe=True)
+        fleet.breakers.end(worker, Verdict.FAILURE, fleet.clock(), probe=True)
     assert [one.index for one in fleet.roster.members] == [1, 2]
     assert fleet.breakers.trying == []
-    assert fleet.breakers._out == set()
+    assert fleet.breakers.out == set()
 
 
 def test_when_a_pool_ends_its_breakers_do() -> None:
@@ -143,5 +143,5 @@ def test_when_a_pool_ends_its_breakers_do() -> None:
     fleet.breakers.close()
     for index in range(3):
         for _ in range(10):
-            fleet.breakers.end(fleet.worker(index), Verdict.FAILURE, probe=True)
-    assert fleet.breakers._out == set()
+            fleet.breakers.end(fleet.worker(index), Verdict.FAILURE, fleet.clock(), probe=True)
+    assert fleet.breakers.out == set()

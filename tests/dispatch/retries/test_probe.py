@@ -58,7 +58,7 @@ async def test_requests_that_are_at_fault_eject_nobody(status: int, transport: s
         async with running(model, breaker=FAST) as dispatch:
             for _ in range(10):
                 assert (await ask(dispatch, exchange_of(body_of()))).error.status == status
-            assert pools(dispatch)[0].breakers._out == set()
+            assert pools(dispatch)[0].breakers.out == set()
 
 
 async def test_of_requests_at_the_same_time_one_tries_the_worker(transport: str) -> None:
