@@ -36,7 +36,7 @@ class Body:
     headers: Mapping[str, str] = field(factory=dict)
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Handoff:
     """The fields by which a KV cache is handed over, for the body of a leg; it belongs to one attempt.
 
