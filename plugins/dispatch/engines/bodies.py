@@ -1,6 +1,7 @@
 """JSON bodies: written anew, or with members put behind those that the client sent."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from json import JSONDecoder
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from kernel import Rejection
 from plugins.dispatch.client import MalformedFault
 
 _DECODER: Final = JSONDecoder()
+_NOTHING: Final = b"{}"
 
 
 def encode(data: Mapping[str, Any]) -> bytes:
@@ -25,20 +27,29 @@ def encode(data: Mapping[str, Any]) -> bytes:
         raise Rejection(400, "the request body is nested too deeply", "invalid_body") from error
 
 
-def append(body: bytes, members: Iterable[tuple[str, bytes]]) -> bytes:
-    """A JSON object with further members, whose values are given as they are to be written.
+def append(body: bytes, members: bytes) -> bytes:
+    """A JSON object with the members of another one behind its own.
 
     All that the client wrote stays as it is, its numbers and the order of its members included.
     """
-    added = b"".join(b',"%s":%s' % (name.encode(), value) for name, value in members)
-    return body.rstrip()[:-1] + added + b"}" if added else body
+    return body if members == _NOTHING else b"%b,%b" % (body.rstrip()[:-1], members[1:])
 
 
 def raw_member(document: bytes, name: str, value: object) -> bytes:
     """The text of a member somewhere in a document whose value is `value`: its numbers are not read and written.
 
     A number that fits no machine word would come back as another one.
+
+    Raises:
+        MalformedFault: 502, it is nested more deeply than it can be read.
     """
+    label = b'"%b":' % name.encode()
+    try:
+        written = orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        written = b""  # nested too deeply
+    if written and document.startswith(written, document.find(label) + len(label)):
+        return written  # as most workers write it
     text, key = document.decode(), f'"{name}"'
     start = text.find(key)
     while start >= 0:
@@ -53,7 +64,9 @@ def raw_member(document: bytes, name: str, value: object) -> bytes:
             if orjson.loads(found) == value:
                 return found.encode()
         start = text.find(key, start + 1)
-    return orjson.dumps(value)
+    if not written:
+        raise MalformedFault(f"{name} is nested too deeply", "the worker's answer cannot be used")
+    return written
 
 
 def parse(answer: bytes, worker: str) -> dict[str, Any]:
@@ -63,14 +76,15 @@ def parse(answer: bytes, worker: str) -> dict[str, Any]:
         MalformedFault: 502, it is no JSON object.
     """
     try:
-        data = orjson.loads(answer)
+        data: dict[str, Any] = orjson.loads(answer)
     except orjson.JSONDecodeError as error:
         raise MalformedFault(str(error), f"the {worker} worker's answer is not JSON") from None
-    if not isinstance(data, dict):
+    if type(data) is not dict:
         raise MalformedFault(f"it is a {type(data).__name__}", f"the {worker} worker's answer is not a JSON object")
     return data
 
 
+@lru_cache(maxsize=1024)
 def host_of(url: str) -> str:
     """The host of a URL, one of IPv6 in brackets."""
     host = urlsplit(url).hostname or ""
@@ -79,6 +93,6 @@ def host_of(url: str) -> str:
 
 def count_prompts(prompt: object) -> int:
     """How many prompts a completion asks for."""
-    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+    if type(prompt) is list and prompt and not isinstance(prompt[0], int):
         return len(prompt)
     return 1

@@ -70,7 +70,7 @@ class LmdeployEngine:
         if handoff is None or not handoff.complete:
             return Body(raw)
         where = {"protocol": _PROTOCOLS[self.protocol], "remote_engine_id": _origin(handoff), **handoff.fields}
-        return Body(append(raw, [("migration_request", orjson.dumps({**where, "is_dummy_prefill": False}))]))
+        return Body(append(raw, orjson.dumps({"migration_request": {**where, "is_dummy_prefill": False}})))
 
     def read(self, role: Role, _request: Request, answer: bytes, _handoff: Handoff | None = None, /) -> Reading:
         """Where the context worker keeps its cache; the generation worker's answer with what the client may see."""

@@ -2,8 +2,8 @@
 
 import random
 import re
+from os import urandom
 from typing import Any, ClassVar, Final
-from uuid import uuid4
 
 import orjson
 from attrs import Attribute, field, frozen, validators
@@ -20,9 +20,8 @@ from plugins.dispatch.worker import Role
 _ID_HEADER: Final = "x-override-rid"
 """By which workers take an id for a request of the messages API, whose body has no field for it."""
 
-_LARGEST_ROOM: Final = (1 << 63) - 1
-_MOST: Final = 1 << 20
-"""Sequences of one request for which rooms are kept free; workers refuse to make so many."""
+_ROOM_BITS: Final = 62
+"""Of a room's number, which has 63: those of a request's further sequences have to fit in."""
 
 
 def _check_port(_instance: object, attribute: "Attribute[Any]", value: int | None) -> None:
@@ -61,19 +60,19 @@ class SglangEngine:
         One number stands for as many sequences as there are, each in the room of the next number; a list has a room
         for each prompt, and would be repeated for each further choice.
         """
-        data = request.payload.data
-        prompts, choices = count_prompts(data.get("prompt")), _count_choices(data)
-        room = random.randrange(_LARGEST_ROOM - min(prompts * choices, _MOST))  # noqa: S311  # a name, no secret
+        data, id = request.payload.data, urandom(16).hex()
+        room = random.getrandbits(_ROOM_BITS)  # a name, no secret
         place: dict[str, Any] = {"bootstrap_host": host_of(partner.url), "bootstrap_port": self._port(partner)}
-        if prompts > 1 and choices == 1:
+        prompts = count_prompts(data.get("prompt"))
+        if prompts > 1 and _count_choices(data) == 1:
             place = {name: [value] * prompts for name, value in place.items()}
             place["bootstrap_room"] = list(range(room, room + prompts))
         else:
             place["bootstrap_room"] = room
         if request.endpoint.name == "responses":
-            id = f"resp_{uuid4().hex}"  # which is also that of the answer
+            id = f"resp_{id}"  # which is also that of the answer
             return Handoff({"rid": id, "request_id": id, **place})
-        return Handoff({"rid": f"k-{uuid4().hex}", **place})
+        return Handoff({"rid": f"k-{id}", **place})
 
     def body(self, role: Role, request: Request, handoff: Handoff | None, /) -> Body:
         """The client's request with the room; a context worker does not stream, so that its errors have a status."""
@@ -81,8 +80,7 @@ class SglangEngine:
             return Body(request.payload.encode())
         headers = {_ID_HEADER: handoff.fields["rid"]} if request.endpoint.name == "messages" else {}
         if role is Role.GENERATION:
-            members = ((name, orjson.dumps(value)) for name, value in handoff.fields.items())
-            return Body(append(request.payload.encode(), members), headers)
+            return Body(append(request.payload.encode(), orjson.dumps(handoff.fields)), headers)
         data = {**request.payload.data, **handoff.fields, "stream": False}
         data.pop("stream_options", None)
         return Body(encode(data), headers)

@@ -1,7 +1,7 @@
 """vLLM: what both workers are sent, by the KV connector that they were started with."""
 
+from os import urandom
 from typing import Any, ClassVar, Final, Literal, TypeAlias
-from uuid import uuid4
 
 import orjson
 from attrs import field, frozen, validators
@@ -11,6 +11,7 @@ from plugins.dispatch.engine import Body, Handoff, Partner, Reading, Request
 from plugins.dispatch.engines import vllm_answers as answers
 from plugins.dispatch.engines.bodies import append, encode, host_of, parse
 from plugins.dispatch.engines.vllm_bodies import (
+    TELLING,
     context_data,
     has_many,
     may_reuse,
@@ -30,7 +31,8 @@ Connector: TypeAlias = Literal["nixl", "nixl_push", "mooncake", "shared_storage"
 _TRANSFERS: Final = ("nixl", "nixl_push", "mooncake")
 _ASKS_FOR_TRANSFER: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 _TAKES_TRANSFER: Final = {"do_remote_decode": False, "do_remote_prefill": True}
-
+_TRIED: Final = (CHAT_COMPLETIONS, COMPLETIONS)
+"""The endpoints at which a worker may decline."""
 
 _APIS: Final[Apis] = (*USUAL, "responses", "messages", "count_tokens", "tokenize", "detokenize")
 
@@ -59,6 +61,27 @@ class VllmEngine:
         default=None, validator=validators.optional([validators.gt(0), validators.le(1)])
     )
     apis: Apis = field(default=_APIS, validator=check_apis)
+    _moves_by: Connector = field(init=False, eq=False, repr=False)
+    _transfers: bool = field(init=False, eq=False, repr=False)
+    _may_reuse: bool = field(init=False, eq=False, repr=False)
+    plan: Plan = field(init=False, eq=False, repr=False)
+    """Mooncake's workers find each other by an id that both are told; all others one after the other."""
+
+    @_moves_by.default
+    def _find_mover(self) -> Connector:
+        return next((child for child in self.children if child in _TRANSFERS), self.connector)
+
+    @_transfers.default
+    def _has_transfers(self) -> bool:
+        return self._moves_by in _TRANSFERS
+
+    @_may_reuse.default
+    def _takes_token_ids(self) -> bool:
+        return self.reuse_prompt_token_ids and self._moves_by in ("nixl", "nixl_push")
+
+    @plan.default
+    def _choose_plan(self) -> Plan:
+        return SIMULTANEOUS_PAIR if self._moves_by == "mooncake" else SERIAL_RELAY
 
     def __attrs_post_init__(self) -> None:
         moving = [child for child in self.children if child in _TRANSFERS]
@@ -66,40 +89,28 @@ class VllmEngine:
             raise ValueError(f"one of the children has to be of {', '.join(_TRANSFERS)}, got {len(moving)}")
         if self.connector != "multi" and self.children:
             raise ValueError("children are those of the connector multi")
-        if self.cache_hit_threshold is not None and self._moves_by in _TRANSFERS:
+        if self.cache_hit_threshold is not None and self._transfers:
             raise ValueError("cache_hit_threshold is for workers that share a store: shared_storage or lmcache")
-
-    @property
-    def plan(self) -> Plan:
-        """Mooncake's workers find each other by an id that both are told; all others one after the other."""
-        return SIMULTANEOUS_PAIR if self._moves_by == "mooncake" else SERIAL_RELAY
-
-    @property
-    def _moves_by(self) -> str:
-        if self.connector != "multi":
-            return self.connector
-        return next(child for child in self.children if child in _TRANSFERS)
 
     def check(self, request: Request, /) -> None:
         """Serve everything."""
 
     def alone(self, request: Request, /) -> bool:
         """Whether a handoff would serve one of several sequences, or lose what the answer says of the prompt."""
-        data = request.payload.data
-        many = self._moves_by in _TRANSFERS and has_many(data)
-        own = request.endpoint.name
-        return (
-            many
+        data, api = request.payload.data, request.endpoint.name
+        if api == "messages" and self._moves_by == "mooncake":
+            return True  # its workers drop what did not end for its length, and messages have no field against that
+        return not TELLING.isdisjoint(data) and (
+            (self._transfers and has_many(data))
             or wants_prompt(data)
-            # Mooncake's workers drop what did not end for its length, and messages have no field against that
-            or (own == "messages" and (thinks(data) or self._moves_by == "mooncake"))
-            or (own == "responses" and uses_tools_itself(data))
+            or (api == "messages" and thinks(data))
+            or (api == "responses" and uses_tools_itself(data))
         )
 
     def meet(self, _request: Request, partner: Partner, /) -> Handoff:
         """The names of one transfer of Mooncake's."""
         rank, engine_id, ranks = choose_rank(partner.told)
-        id = f"xfer-{uuid4().hex}"
+        id = f"xfer-{urandom(16).hex()}"
         place = {"remote_engine_id": engine_id, "remote_bootstrap_addr": self._bootstrap(partner)}
         fields: dict[str, Any] = {
             Role.CONTEXT: {**_ASKS_FOR_TRANSFER, "transfer_id": id},
@@ -118,18 +129,17 @@ class VllmEngine:
         if handoff is None:
             return Body(request.payload.encode())
         if self._moves_by == "mooncake":
-            params = orjson.dumps(handoff.fields[Role.GENERATION])
+            member = orjson.dumps({answers.PARAMS: handoff.fields[Role.GENERATION]})
+        elif self.cache_hit_threshold is not None and request.endpoint in _TRIED:
+            member = orjson.dumps({THRESHOLD: handoff.fields.get(THRESHOLD, 0)})
         else:
             notes: answers.Notes = handoff.notes
-            params = append(notes.params, [("prompt_token_ids", notes.token_ids)] if notes.token_ids else [])
-        members = [(answers.PARAMS, params)] if params else []
-        if self._has_threshold(request):
-            members.append((THRESHOLD, orjson.dumps(handoff.fields.get(THRESHOLD, 0))))
-        return Body(append(request.payload.encode(), members))
+            member = notes.member
+        return Body(append(request.payload.encode(), member))
 
     def trial(self, request: Request, /) -> Handoff | None:
         """The part of the prompt that a generation worker needs to have."""
-        if not self._has_threshold(request):
+        if self.cache_hit_threshold is None or request.endpoint not in _TRIED:
             return None
         return Handoff({THRESHOLD: self.cache_hit_threshold}, reusable=True, notes=answers.Notes())
 
@@ -144,7 +154,8 @@ class VllmEngine:
                 case "mooncake":
                     return answers.read_paired(answer)
                 case "nixl" | "nixl_push":
-                    return answers.read_relayed(answer, lease=self.lease_seconds, reuse=self._reuses(request))
+                    reuse = self._may_reuse and may_reuse(request)
+                    return answers.read_relayed(answer, lease=self.lease_seconds, reuse=reuse)
                 case _:
                     return answers.read_shared(answer)
         if answers.CONCERN.search(answer) is None:
@@ -168,19 +179,13 @@ class VllmEngine:
         data = context_data(request)
         if handoff is not None:
             data[answers.PARAMS] = handoff.fields[Role.CONTEXT]
-        elif self._moves_by in _TRANSFERS:
+        elif self._transfers:
             data[answers.PARAMS] = _ASKS_FOR_TRANSFER
-        if self._reuses(request):
+        if self._may_reuse and may_reuse(request):
             data["return_token_ids"] = True
-        if self._has_threshold(request):
+        if self.cache_hit_threshold is not None and request.endpoint in _TRIED:
             data[THRESHOLD] = 0
         return Body(encode(data), handoff.notes if handoff is not None else {})
-
-    def _reuses(self, request: Request) -> bool:
-        return self.reuse_prompt_token_ids and self._moves_by in ("nixl", "nixl_push") and may_reuse(request)
-
-    def _has_threshold(self, request: Request) -> bool:
-        return self.cache_hit_threshold is not None and request.endpoint in (CHAT_COMPLETIONS, COMPLETIONS)
 
     def _bootstrap(self, partner: Partner) -> str:
         return f"http://{host_of(partner.url)}:{partner.bootstrap_port or self.bootstrap_port}"

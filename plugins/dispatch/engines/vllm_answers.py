@@ -1,18 +1,19 @@
 """vLLM's answers: the handoff in a context worker's, and what no client may see."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
-from attrs import frozen
+from attrs import define
 
 from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.engine import Handoff, Request
 from plugins.dispatch.engines.answers import endings, gave_up, parts_of
-from plugins.dispatch.engines.bodies import parse, raw_member
+from plugins.dispatch.engines.bodies import append, parse, raw_member
 
 PARAMS: Final = "kv_transfer_params"
+_PARAMS: Final = PARAMS.encode()
 
 CONCERN: Final = re.compile(
     rb'"(?:[ek][cv]_transfer_params|prompt_token_ids)"\s*:\s*(?!null\b|\s)|"cached_tokens"|"cache_read_input_tokens"'
@@ -28,13 +29,15 @@ _MESSAGES_COUNTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_cre
 """Those of the messages API, which belong together: what was read from the cache is no input."""
 
 
-@frozen
+@define(eq=False)
 class Notes:
-    """What the engine has to know of a context worker's answer: the text of its handoff, and its counts."""
+    """What the engine has to know of a context worker's answer: its handoff as the member of a body, and its usage.
 
-    params: bytes = b""
-    token_ids: bytes = b""
-    counts: Mapping[str, int] | None = None
+    `usage` is None where no context worker has answered.
+    """
+
+    member: bytes = b"{}"
+    usage: Any = None
 
 
 def read_relayed(answer: bytes, *, lease: float, reuse: bool) -> Handoff:
@@ -51,17 +54,21 @@ def read_relayed(answer: bytes, *, lease: float, reuse: bool) -> Handoff:
     params = data.get(PARAMS)
     if not params:
         return Handoff({}, complete=False, reusable=True, notes=Notes())
-    if not isinstance(params, dict) or any(params.get(name) in (None, "") for name in _WHERE):
-        raise MalformedFault(f"{PARAMS} lacks one of {', '.join(_WHERE)}", "the context worker's handoff is incomplete")
+    for name in _WHERE:
+        if type(params) is not dict or params.get(name) in (None, ""):
+            missing = f"{PARAMS} lacks one of {', '.join(_WHERE)}"
+            raise MalformedFault(missing, "the context worker's handoff is incomplete")
     raw = raw_member(answer, PARAMS, params)
     ids = data.get(_IDS) if reuse else None
-    notes = Notes(raw, orjson.dumps(ids) if isinstance(ids, list) and ids else b"", _counts(data))
+    if ids and type(ids) is list:
+        raw = append(raw, orjson.dumps({_IDS: ids}))
+    notes = Notes(b'{"%b":%b}' % (_PARAMS, raw), data.get("usage") or {})
     return Handoff({PARAMS: params}, lifetime=lease, notes=notes)
 
 
 def read_shared(answer: bytes) -> Handoff:
     """The handoff of a context worker whose KV cache is found by the prompt itself."""
-    return Handoff({}, reusable=True, notes=Notes(counts=_counts(_read(answer))))
+    return Handoff({}, reusable=True, notes=Notes(usage=_read(answer).get("usage") or {}))
 
 
 def read_paired(answer: bytes) -> Handoff:
@@ -74,7 +81,7 @@ def read_paired(answer: bytes) -> Handoff:
     reasons = set(endings(data))
     if reasons - {"length"}:
         raise MalformedFault(f"it ended for {reasons}", "the context worker has dropped the handoff")
-    return Handoff({}, notes=Notes(counts=_counts(data)))
+    return Handoff({}, notes=Notes(usage=data.get("usage") or {}))
 
 
 def clean(data: dict[str, Any], request: Request, handoff: Handoff | None) -> None:
@@ -83,14 +90,16 @@ def clean(data: dict[str, Any], request: Request, handoff: Handoff | None) -> No
     To a generation worker, all that it fetched looks as if it had been cached.
     """
     hidden = _HIDDEN if request.payload.data.get("return_token_ids") is True else (*_HIDDEN, _IDS)
-    for part in parts_of(data):
+    parts = parts_of(data)
+    for part in parts:
         for name in hidden:
             if part.get(name) is not None:
                 del part[name]
     notes = handoff.notes if handoff is not None else None
-    if isinstance(notes, Notes) and notes.counts is not None:
-        for part in parts_of(data):
-            _put_counts(part.get("usage"), notes.counts)
+    if isinstance(notes, Notes) and notes.usage is not None:
+        counts = _counts(notes.usage)
+        for part in parts:
+            _put_counts(part.get("usage"), counts)
 
 
 def _read(answer: bytes) -> dict[str, Any]:
@@ -101,10 +110,10 @@ def _read(answer: bytes) -> dict[str, Any]:
     return data
 
 
-def _counts(data: Mapping[str, Any]) -> dict[str, int]:
+def _counts(usage: object) -> dict[str, int]:
     """How much of the prompt was cached, under each name that the worker has for it; what it does not say is none."""
     found = dict.fromkeys(_COUNTS, 0)
-    for place in _places(data.get("usage")):
+    for place in _places(usage):
         found.update({name: place[name] for name in _names(place) if type(place.get(name)) is int})
     return found
 
@@ -118,7 +127,7 @@ def _names(place: Mapping[str, Any]) -> tuple[str, ...]:
     return _MESSAGES_COUNTS if "cache_read_input_tokens" in place else _COUNTS
 
 
-def _places(usage: object) -> Iterator[dict[str, Any]]:
-    if isinstance(usage, dict):
-        yield usage
-        yield from (usage[name] for name in _DETAILS if isinstance(usage.get(name), dict))
+def _places(usage: object) -> list[dict[str, Any]]:
+    if not isinstance(usage, dict):
+        return []
+    return [place for place in (usage, *map(usage.get, _DETAILS)) if isinstance(place, dict)]

@@ -14,31 +14,48 @@ _LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _OWN_TOOLS: Final = ("web_search_preview", "code_interpreter", "container", "mcp")
 _CHOICES: Final = ("completions", "chat_completions")
-_DROPPED: Final = (
-    *("stream_options", "min_tokens", "min_completion_tokens"),  # refused beside the fields that are set
-    *("best_of", "use_beam_search"),
-    *("stop", "stop_token_ids", "stop_sequences"),  # older workers hand over only what ended for its length
+_DROPPED: Final = frozenset(
+    (
+        *("stream_options", "min_tokens", "min_completion_tokens"),  # refused beside the fields that are set
+        *("best_of", "use_beam_search"),
+        *("stop", "stop_token_ids", "stop_sequences"),  # older workers hand over only what ended for its length
+    )
 )
+TELLING: Final = frozenset(
+    ("n", "best_of", "use_beam_search", "prompt", "echo", "prompt_logprobs", "thinking", "tools")
+)
+"""The fields by which a request may be one that cannot be handed over."""
+
+
+def _forced(api: str) -> dict[str, Any]:
+    data = {"stream": False, **dict.fromkeys(_LIMITS.get(api, ("max_tokens",)), 1)}
+    if api in _CHOICES:
+        data["n"] = 1
+    if api != "messages":
+        data["ignore_eos"] = True
+    if api == "responses":
+        data["store"] = False
+    return data
+
+
+_FORCED: Final = {api: _forced(api) for api in _LIMITS}
+_FORCED_ELSEWHERE: Final = _forced("")
 
 
 def context_data(request: Request) -> dict[str, Any]:
     """The client's fields for the context leg; those that change the prompt are all kept."""
-    data = {name: value for name, value in request.payload.data.items() if name not in _DROPPED}
-    data["stream"] = False
-    data.update(dict.fromkeys(_LIMITS.get(request.endpoint.name, ("max_tokens",)), 1))
-    if request.endpoint.name in _CHOICES:
-        data["n"] = 1
-    if request.endpoint.name != "messages":
-        data["ignore_eos"] = True
-    if request.endpoint.name == "responses":
-        data["store"] = False
+    data = {**request.payload.data, **_FORCED.get(request.endpoint.name, _FORCED_ELSEWHERE)}
+    if not _DROPPED.isdisjoint(data):
+        for name in _DROPPED:
+            data.pop(name, None)
     return data
 
 
 def has_many(data: Mapping[str, Any]) -> bool:
     """Whether a request makes several sequences: only the first one would fetch the KV cache, and free it."""
     return (
-        any(data.get(name) not in (None, 1) for name in ("n", "best_of"))
+        data.get("n") not in (None, 1)
+        or data.get("best_of") not in (None, 1)
         or data.get("use_beam_search") is True
         or count_prompts(data.get("prompt")) > 1
     )

@@ -172,14 +172,18 @@ def test_both_halves_of_a_pair_are_sent_what_worked(name: str) -> None:
     assert engine.read(Role.GENERATION, request, answer, Handoff({})) is answer
 
 
-@pytest.mark.parametrize("number", ["123456789012345678901234567890", "1.50", "1e2", "-0.0"])
-def test_a_handoff_is_relayed_bit_for_bit(number: str) -> None:
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("number", ["123456789012345678901234567890", "1.50", "1e2", "-0.0", "7"])
+def test_a_handoff_is_relayed_bit_for_bit(number: str, compact: bool) -> None:
     """Numbers too, which would not come back from most readers as they were."""
     params = (
         '{ "do_remote_prefill":true, "remote_engine_id":"e","remote_host":"h","remote_port":1, '
         f'"x" : {number} ,"u":"\\u00e4" }}'
     )
     answer = f'{{"choices":[{{"text":"\\"kv_transfer_params\\": {{}}"}}], "kv_transfer_params" : {params}}}'.encode()
+    if compact:
+        params, answer = params.replace(" ", "").replace("\\u00e4", "ä"), answer.replace(b" ", b"")
+        answer = answer.replace(b"\\u00e4", "ä".encode())
     request = request_of("/v1/completions", {"prompt": "a"})
     handoff = VllmEngine().read(Role.CONTEXT, request, answer)
     assert isinstance(handoff, Handoff)
@@ -206,6 +210,19 @@ def test_a_handoff_from_nowhere_goes_no_further(params: object) -> None:
     request = request_of("/v1/completions", {"prompt": "a"})
     with pytest.raises(MalformedFault):
         VllmEngine().read(Role.CONTEXT, request, orjson.dumps({"kv_transfer_params": params}))
+
+
+def test_a_handoff_may_be_nested_more_deeply_than_it_can_be_written() -> None:
+    """It passes as it came."""
+    deep = b"[" * 300 + b"]" * 300
+    params = b'{"remote_engine_id":"e","remote_host":"h","remote_port":1,"x":%b}' % deep
+    request, engine = request_of("/v1/completions", {"prompt": "a"}), VllmEngine()
+    handoff = engine.read(Role.CONTEXT, request, b'{"choices":[],"kv_transfer_params":%b}' % params)
+    assert isinstance(handoff, Handoff)
+    body = engine.body(Role.GENERATION, request, handoff)
+    assert body.content == b'{"prompt":"a","kv_transfer_params":%b}' % params
+    with pytest.raises(MalformedFault):
+        engine.read(Role.CONTEXT, request, b'{"kv_transfer\\u005fparams":%b}' % params)
 
 
 @pytest.mark.parametrize("answer", [b"[]", b"{", b'{"choices":[{"finish_reason":"abort"}]}'])
@@ -265,6 +282,6 @@ def test_connectors_that_make_no_sense_are_refused(fields: dict[str, Any]) -> No
 
 def test_members_are_put_behind_the_others() -> None:
     """Whatever white space the client has left."""
-    assert append(b'{"a":1}\r\n ', [("b", b"2")]) == b'{"a":1,"b":2}'
-    assert append(b'{"a":1} ', []) == b'{"a":1} '
+    assert append(b'{"a":1}\r\n ', b'{"b":2}') == b'{"a":1,"b":2}'
+    assert append(b'{"a":1} ', b"{}") == b'{"a":1} '
     assert raw_member(b'{"\\u0061":[1]}', "a", [1]) == b"[1]"
