@@ -16,9 +16,13 @@ PARAMS: Final = "kv_transfer_params"
 _PARAMS: Final = PARAMS.encode()
 
 CONCERN: Final = re.compile(
-    rb'"(?:[ek][cv]_transfer_params|prompt_token_ids)"\s*:\s*(?!null\b|\s)|"cached_tokens"|"cache_read_input_tokens"'
+    rb's"(?:(?:(?<="[ek][cv]_transfer_params")|(?<="prompt_token_ids"))\s*:\s*(?!null\b|\s)'
+    rb'|(?<="cached_tokens")|(?<="cache_read_input_tokens"))'
 )
-"""What an answer has in it that has to be changed on its way to the client."""
+"""What an answer has in it that has to be changed on its way to the client.
+
+By the end of a name, as all of these names end alike: fewer places are looked at than have a quotation mark.
+"""
 
 _HIDDEN: Final = (PARAMS, "ec_transfer_params")
 _IDS: Final = "prompt_token_ids"
