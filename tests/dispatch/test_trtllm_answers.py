@@ -21,8 +21,8 @@ def test_these_finish_reasons_leave_the_rest_to_a_generation_worker(reason: str)
     assert isinstance(read(answer), Handoff)
 
 
-@pytest.mark.parametrize("reason", ["stop", "tool_calls", "content_filter", None])
-def test_with_any_other_finish_reason_the_answer_is_whole(reason: str | None) -> None:
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "content_filter", None, {}])
+def test_with_any_other_finish_reason_the_answer_is_whole(reason: object) -> None:
     """It goes to the client without handoff and token ids, even if its handoff has no ids."""
     answer = context_answer(prompt_token_ids_b64="AQ==")
     answer["choices"][0] |= {"finish_reason": reason, "disaggregated_params": {"ctx_request_id": None}}
@@ -79,6 +79,33 @@ def test_the_log_says_which_id_of_a_handoff_is_missing(missing: str) -> None:
     assert f"'{other}': {PARAMS[other]}" in caught.value.detail
     assert "'length'" in caught.value.detail
     assert str(PARAMS[other]) not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "ids"),
+    [
+        (b'"prompt_token_ids":[1,2,30]', [1, 2, 30]),
+        (b'"prompt_token_ids" : [ 1, 2 ]', [1, 2]),
+        (b'"prompt_token_ids":[]', []),
+        (b'"prompt_token_ids":[1.5,[2],"]"]', [1.5, [2], "]"]),
+        (b'"prompt_token_ids":[7],"prompt_token_ids":[8]', [8]),
+        (b'"x":{"prompt_token_ids":[7]},"prompt_token_ids":[8]', [8]),
+        (b'"prompt_token_ids":[8],"x":{"prompt_token_ids":[7]}', [8]),
+        (b'"x":{"prompt_token_ids":[7]}', None),
+        (b'"x":"\\"prompt_token_ids\\":[7]"', None),
+        (b'"\\"prompt_token_ids":[7],"prompt_token\\u005fids":[8]', [8]),
+        (b'"prompt_token_ids":null,"x":[7]', None),
+    ],
+)
+def test_token_ids_go_on_as_they_came(raw: bytes, ids: Any) -> None:
+    """Those of the answer itself, however they are written, and whatever else has the name."""
+    choice = orjson.dumps(context_answer()["choices"][0])
+    answer = b'{"id":"x","choices":[' + choice + b"]," + raw + b"}"
+    sent = orjson.loads(TrtllmEngine().body(Role.GENERATION, request_of(CHAT), read(answer)).content)
+    assert sent.get("prompt_token_ids") == ids
+    for broken in (answer[:-1], answer.replace(b"]", b"", 1), answer.replace(b'"id":"x"', b'"id":x')):
+        with pytest.raises(MalformedFault):
+            read(broken)
 
 
 def test_token_ids_that_cannot_be_unpacked_are_a_bad_gateway() -> None:

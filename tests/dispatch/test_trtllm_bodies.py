@@ -132,8 +132,11 @@ def test_msgpack_has_the_clients_fields_and_no_others() -> None:
     params = data.pop("disaggregated_params")
     assert data == {**client, "stream": False, "stream_options": None}
     assert params.keys() == {"request_type", "disagg_request_id", "schedule_style", "return_prompt_token_ids_b64"}
-    data = ormsgpack.unpackb(engine.body(Role.GENERATION, request_of(client), read(context_answer())).content)
+    handoff = engine.read(Role.CONTEXT, request_of(client), orjson.dumps(context_answer()))
+    assert isinstance(handoff, Handoff)
+    data = ormsgpack.unpackb(engine.body(Role.GENERATION, request_of(client), handoff).content)
     assert data["disaggregated_params"]["ctx_request_id"] == PARAMS["ctx_request_id"]
+    assert data["prompt_token_ids"] == [1, 2, 3]
     assert {name: data[name] for name in client} == client
 
 

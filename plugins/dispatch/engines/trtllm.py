@@ -68,16 +68,26 @@ class TrtllmEngine:
     clock_header: str = field(default=CLOCK_HEADER, validator=validators.matches_re(r"[A-Za-z0-9-]{1,64}"))
     injected_chat_template_kwargs: bool = False
     apis: Apis = field(default=_APIS, validator=check_apis)
+    plan: Plan = field(init=False, eq=False, repr=False)
+    conditional: bool = field(init=False, eq=False, repr=False)
+    _node: int = field(init=False, eq=False, repr=False)
+    _measured: bool = field(init=False, eq=False, repr=False)
 
-    @property
-    def plan(self) -> Plan:
-        """The legs, as the schedule has them."""
+    @plan.default
+    def _choose_plan(self) -> Plan:
         return SERIAL_RELAY if self.schedule == "context_first" else SIMULTANEOUS_PAIR
 
-    @property
-    def conditional(self) -> bool:
-        """Whether the context phase may be left out."""
+    @conditional.default
+    def _may_bypass(self) -> bool:
         return self.max_local_prefill_length is not None
+
+    @_node.default
+    def _find_node(self) -> int:
+        return uuid.getnode() % NODES if self.node_id is None else self.node_id
+
+    @_measured.default
+    def _is_measured(self) -> bool:
+        return os.environ.get(_GENERATION_ONLY) == "1"
 
     def bypass(self, match: Match, /) -> bool:
         """Whether the generation worker has enough of the prompt."""
@@ -88,11 +98,12 @@ class TrtllmEngine:
         """Decline prompts that this engine's handoff cannot carry."""
         if request.endpoint is COMPLETIONS:
             one_prompt(request.payload.data.get("prompt"))
-        check_signable(self.internal_request_auth_key, request)
+        if request.conversation is not None:
+            check_signable(self.internal_request_auth_key, request.conversation)
 
     def alone(self, _request: Request, /) -> bool:
         """Whether generation workers are measured without a context phase."""
-        return os.environ.get(_GENERATION_ONLY) == "1"
+        return self._measured
 
     def question(self, partner: Partner, /) -> str:
         """Where a context worker tells how its KV cache is reached."""
@@ -110,7 +121,7 @@ class TrtllmEngine:
             place[_ENDPOINT] = next(iter(place[_ENDPOINT]), None)
         if not place.get(_ENDPOINT):
             raise MalformedFault(f"it tells of no {_ENDPOINT}", "the context worker does not say how it is reached")
-        id = self._mint()
+        id = mint(self._node)
         ids = {"ctx_request_id": id, "disagg_request_id": id, "ctx_usage": None}
         generation = {"request_type": "generation_only", "schedule_style": _GENERATION_FIRST, **ids, **place}
         fields: dict[str, Any] = {
@@ -118,7 +129,8 @@ class TrtllmEngine:
             Role.GENERATION: generation,
         }
         handoff = Handoff(fields)
-        note_ids(request, handoff)
+        if request.performance is not None:
+            note_ids(request.performance, handoff)
         return handoff
 
     def body(self, role: Role, request: Request, handoff: Handoff | None, /) -> Body:
@@ -128,7 +140,7 @@ class TrtllmEngine:
             data[_DERIVED] = list(request.payload.derived)
         if role is Role.CONTEXT:
             met = None if handoff is None else handoff.fields.get(Role.CONTEXT)
-            data["disaggregated_params"] = met or self._context_params(self._mint(), _CONTEXT_FIRST)
+            data["disaggregated_params"] = met or self._context_params(mint(self._node), _CONTEXT_FIRST)
             data["stream"] = False
             if request.endpoint is RESPONSES:
                 data.pop("stream_options", None)
@@ -136,16 +148,18 @@ class TrtllmEngine:
                 data["stream_options"] = None
         else:
             self._go_on(data, request, handoff)
-        params = data.get("disaggregated_params") or {}
-        headers = signed_headers(self.internal_request_auth_key, role, request, params)
-        return self._encode(data, headers if request.performance is None else {**headers, **METRICS_HEADERS})
+        headers = {} if request.performance is None else METRICS_HEADERS
+        if (key := self.internal_request_auth_key) is not None:
+            headers = {**signed_headers(key, role, request, data.get("disaggregated_params") or {}), **headers}
+        return self._encode(data, headers)
 
     def read(self, role: Role, request: Request, answer: bytes, _handoff: Handoff | None = None, /) -> Reading:
         """The handoff or the final answer of a context worker; a generation worker's answer for the client."""
         if role is Role.GENERATION:
             return strip_internals(answer)
-        reading = read_context(answer, api=request.endpoint.name)
-        note_ids(request, reading)
+        reading = read_context(answer, api=request.endpoint.name, unread=self.body_format == "json")
+        if request.performance is not None and isinstance(reading, Handoff):
+            note_ids(request.performance, reading)
         return reading
 
     def report(self, times: LegTimes, headers: Mapping[str, str], received: float, /) -> None:
@@ -167,7 +181,7 @@ class TrtllmEngine:
         """Turn the client's fields into those of the generation leg."""
         if handoff is None:
             data["disaggregated_params"] = None
-            if self.alone(request):
+            if self._measured:
                 data.update(disaggregated_params=_PRESET, ignore_eos=True)
         elif self.plan.together:
             data["disaggregated_params"] = handoff.fields[Role.GENERATION]
@@ -175,9 +189,6 @@ class TrtllmEngine:
             if request.endpoint is CHAT_COMPLETIONS and self.gen_strip_message_history:
                 data["messages"] = data["messages"][-1:]
             data.update(handoff.fields)
-
-    def _mint(self) -> int:
-        return mint(uuid.getnode() % NODES if self.node_id is None else self.node_id)
 
     def _context_params(self, id: int, style: int) -> dict[str, object]:
         return {

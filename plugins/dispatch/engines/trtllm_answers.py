@@ -11,8 +11,9 @@ import orjson
 from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.engine import Final as FinalAnswer
 from plugins.dispatch.engine import Handoff
+from plugins.dispatch.engines.bodies import parse, parse_around
 
-_PENDING: Final = frozenset(("length", "not_finished"))
+_PENDING: Final = ("length", "not_finished")
 """Finish reasons of a context worker that leave the rest to a generation worker."""
 
 _NEEDED: Final = ("ctx_request_id", "disagg_request_id")
@@ -37,16 +38,19 @@ CONCERN: Final = re.compile(_LEAK.pattern + b"|" + re.escape(METRICS_EVENT))
 """What an event of a stream has in it that may have to be changed on its way to the client."""
 
 
-def read_context(answer: bytes, *, api: str) -> Handoff | FinalAnswer:
+def read_context(answer: bytes, *, api: str, unread: bool) -> Handoff | FinalAnswer:
     """What a context worker's answer over an endpoint of that name means: a handoff, or all there is to say.
+
+    With `unread` the handoff may hold token ids as they came, which only JSON can take.
 
     Raises:
         MalformedFault: 502, it has no handoff, or not all of it.
     """
-    data = _parse(answer, "context")
-    slots = [data] if api == _RESPONSES else data.get("choices")
-    if not isinstance(slots, list) or not slots or not all(_is_slot(item, api) for item in slots):
-        raise _malformed("it has no choices of this API", "is not an answer of this API")
+    data = parse_around("prompt_token_ids", answer, "context") if unread else parse(answer, "context")
+    slots: Any = [data] if api == _RESPONSES else data.get("choices")
+    for item in slots if type(slots) is list and slots else (None,):
+        if not _is_slot(item, api):
+            raise _malformed("it has no choices of this API", "is not an answer of this API")
     for number, slot in enumerate(slots):
         _check_handoff(slot, number)
     # One handoff serves the whole request, also with several choices.
@@ -71,7 +75,7 @@ def strip_internals(answer: bytes) -> bytes:
     Raises:
         MalformedFault: 502, it has such fields and is not a JSON object.
     """
-    return orjson.dumps(_stripped(_parse(answer, "generation"))) if _LEAK.search(answer) else answer
+    return orjson.dumps(_stripped(parse(answer, "generation"))) if _LEAK.search(answer) else answer
 
 
 def strip_event(data: bytes) -> bytes:
@@ -124,10 +128,10 @@ def _check_handoff(choice: dict[str, Any], slot: int) -> None:
     params, reason = choice.get("disaggregated_params"), choice.get("finish_reason")
     if not isinstance(params, dict):
         raise _malformed(f"slot {slot} ended with {reason!r} and without a handoff", "has no handoff")
-    missing = [name for name in _NEEDED if params.get(name) is None]
-    if missing and reason in _PENDING:
-        named = {name: params.get(name) for name in _NEEDED}
-        raise _malformed(f"slot {slot} ended with {reason!r} and {named}", "has an incomplete handoff")
+    for name in _NEEDED if reason in _PENDING else ():
+        if params.get(name) is None:
+            named = {name: params.get(name) for name in _NEEDED}
+            raise _malformed(f"slot {slot} ended with {reason!r} and {named}", "has an incomplete handoff")
 
 
 def _is_slot(item: object, api: str) -> bool:
@@ -135,8 +139,8 @@ def _is_slot(item: object, api: str) -> bool:
         case {"output": list()} if api == _RESPONSES:
             return True
         case {"message": dict(message)} if api == _CHAT:
-            calls = message.get("tool_calls") or []
-            return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+            calls = message.get("tool_calls")
+            return not calls or (isinstance(calls, list) and all(isinstance(call, dict) for call in calls))
         case {"text": str()} if api == _COMPLETIONS:
             return True
         case _:
@@ -160,15 +164,5 @@ def _without_internal(value: dict[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in value.items() if name not in hidden}
 
 
-def _parse(answer: bytes, worker: str) -> dict[str, Any]:
-    try:
-        data = orjson.loads(answer)
-    except orjson.JSONDecodeError as error:
-        raise _malformed(str(error), "is not JSON", worker) from None
-    if not isinstance(data, dict):
-        raise _malformed(f"it is a {type(data).__name__}", "is not a JSON object", worker)
-    return data
-
-
-def _malformed(detail: str, what: str, worker: str = "context") -> MalformedFault:
-    return MalformedFault(detail, f"the {worker} worker's answer {what}")
+def _malformed(detail: str, what: str) -> MalformedFault:
+    return MalformedFault(detail, f"the context worker's answer {what}")

@@ -21,6 +21,8 @@ class _Ids:
     def __init__(self) -> None:
         self._stamp = 0
         self._serial = 0
+        self._pid = 0
+        self._process = 0
 
     def mint(self, node: int) -> int:
         """A new id: 39 bits of milliseconds, 8 of the node, 6 of the process, 10 of a serial number."""
@@ -31,14 +33,16 @@ class _Ids:
             self._serial += 1
             if self._serial == _SERIALS:
                 self._stamp, self._serial = self._stamp + 1, 0
-        number = self._stamp % _STAMPS
-        for part, size in ((node, NODES), (_process(), _PROCESSES), (self._serial, _SERIALS)):
-            number = number * size + part % size
+        pid = os.getpid()
+        if pid != self._pid:  # a fork has another number
+            self._pid, self._process = pid, _process() % _PROCESSES
+        number = (self._stamp % _STAMPS * NODES + node % NODES) * _PROCESSES + self._process
+        number = number * _SERIALS + self._serial
         return number % ((1 << 63) - 1 - _LOWEST) + _LOWEST
 
 
 def _process() -> int:
-    """The process's number among those of its node; asked each time, since a fork has another."""
+    """The process's number among those of its node."""
     given = os.environ.get(_PROCESS_VARIABLE, "")
     return int(given) if given.isdecimal() else os.getpid()
 

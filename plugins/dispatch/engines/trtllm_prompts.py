@@ -6,15 +6,16 @@ from kernel import Rejection
 from plugins.dispatch.engine import Request
 from plugins.endpoints import COMPLETIONS, RESPONSES
 
-_PROMPT_IDS: Final = ("prompt_token_ids", "prompt_token_ids_b64")
+_PROMPT_IDS: Final = frozenset(("prompt_token_ids", "prompt_token_ids_b64"))
 """Part of a handoff. From a client they would stand in for the messages, past the chat template and its guard."""
 
 
 def copy_fields(request: Request) -> dict[str, Any]:
     """The client's fields for one leg, with a single prompt, and the conversation where one is known."""
     data = dict(request.payload.data)
-    for name in _PROMPT_IDS:
-        data.pop(name, None)
+    if not _PROMPT_IDS.isdisjoint(data):
+        for name in _PROMPT_IDS:
+            data.pop(name, None)
     if request.endpoint is COMPLETIONS:
         data["prompt"] = one_prompt(data.get("prompt"))
     if request.endpoint is RESPONSES:

@@ -11,6 +11,7 @@ from kernel import Rejection, Secret
 from plugins.dispatch.engine import Request
 from plugins.dispatch.headers import is_plain
 from plugins.dispatch.worker import Role
+from plugins.slots import Conversation
 
 AUTH: Final = "x-trtllm-disagg-auth"
 AFFINITY: Final = "x-trtllm-subagent-affinity-id"
@@ -25,7 +26,7 @@ def sign(key: Secret, payload: Mapping[str, object]) -> str:
     return "sha256=" + hmac.new(key.reveal().encode(), raw, hashlib.sha256).hexdigest()
 
 
-def check_signable(key: Secret | None, request: Request) -> None:
+def check_signable(key: Secret | None, conversation: Conversation) -> None:
     """Let a request through whose headers can be signed.
 
     A sub-agent that workers do not know as one would lose what its parent has cached, and nobody would notice.
@@ -33,18 +34,16 @@ def check_signable(key: Secret | None, request: Request) -> None:
     Raises:
         Rejection: 500, it is a sub-agent's and there is no key: a mistake in the configuration.
     """
-    if key is None and request.conversation is not None and request.conversation.subagent_affinity:
+    if key is None and conversation.subagent_affinity:
         raise Rejection(500, "sub-agents need an internal_request_auth_key for this model's workers", "misconfigured")
 
 
-def signed_headers(key: Secret | None, role: Role, request: Request, params: Mapping[str, Any]) -> dict[str, str]:
+def signed_headers(key: Secret, role: Role, request: Request, params: Mapping[str, Any]) -> dict[str, str]:
     """The headers of one attempt: they cover its id, so that they are made anew with it.
 
     Without a key there are none: a worker that wants them declines, one that has no key either only warns. Nor can
     an affinity be told that no header can hold as it is.
     """
-    if key is None:
-        return {}
     headers = {}
     signed = {name: _text(params.get(name)) for name in _SIGNED}
     if role is Role.GENERATION and any(value is not None for value in signed.values()):

@@ -8,9 +8,9 @@ from typing import Any, Final
 import orjson
 from structlog.stdlib import get_logger
 
-from plugins.dispatch.engine import Handoff, Reading, Request
+from plugins.dispatch.engine import Handoff, Request
 from plugins.dispatch.worker import Role
-from plugins.slots import LegTimes
+from plugins.slots import LegTimes, Performance
 
 CLOCK_HEADER: Final = "x-trtllm-clock-sync"
 """Under which workers tell when a request came and its answer went, by their clocks. Releases may differ in it."""
@@ -64,11 +64,9 @@ def clock_ahead(told: str, sent: float, received: float) -> float:
     return ((came - sent) + (went - received)) / 2
 
 
-def note_ids(request: Request, reading: Reading) -> None:
+def note_ids(performance: Performance, handoff: Handoff) -> None:
     """Keep under which ids a context worker's part goes on."""
-    if request.performance is None or not isinstance(reading, Handoff):
-        return
-    params = reading.fields.get("disaggregated_params") or reading.fields.get(Role.GENERATION) or {}
-    request.performance.handoff_id = params.get("disagg_request_id")
-    if Role.CONTEXT in request.performance.legs:
-        request.performance.legs[Role.CONTEXT].request_id = params.get("ctx_request_id")
+    params = handoff.fields.get("disaggregated_params") or handoff.fields.get(Role.GENERATION) or {}
+    performance.handoff_id = params.get("disagg_request_id")
+    if Role.CONTEXT in performance.legs:
+        performance.legs[Role.CONTEXT].request_id = params.get("ctx_request_id")
