@@ -46,7 +46,8 @@ def boundary(data: bytes | bytearray, start: int = 0) -> int:
 def events(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The name and the data of every whole event in `data` that has any data."""
     name, lines = b"", []
-    for line in _LINE_END.split(data.removeprefix(_BOM))[:-1]:
+    data = data.removeprefix(_BOM)
+    for line in (_LINE_END.split(data) if b"\r" in data else data.split(b"\n"))[:-1]:
         field, _, value = line.partition(b":")
         if field == b"data":
             lines.append(value.removeprefix(b" "))
