@@ -30,11 +30,12 @@ _CHAT: Final = "chat_completions"
 _RESPONSES: Final = "responses"
 
 _INTERNAL: Final = ("disaggregated_params", "prompt_token_ids", "prompt_token_ids_b64")
-_LEAK: Final = re.compile(rb'"(?:disaggregated_params|prompt_token_ids(?:_b64)?)"\s*:\s*(?!null\b|\s)')
+_LEAK: Final = re.compile(rb'_(?:(?<="disaggregated_)params|(?<="prompt_)token_ids(?:_b64)?)"\s*:\s*(?!null\b|\s)')
+"""Looked for from its first underscore on, as there are fewer of them than of anything before."""
 
 METRICS_EVENT: Final = b"trtllm.perf_metrics"
 
-CONCERN: Final = re.compile(_LEAK.pattern + b"|" + re.escape(METRICS_EVENT))
+CONCERN: Final = re.compile(_LEAK.pattern + rb"|_(?<=trtllm\.perf_)metrics")
 """What an event of a stream has in it that may have to be changed on its way to the client."""
 
 
