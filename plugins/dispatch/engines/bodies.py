@@ -14,6 +14,7 @@ from plugins.dispatch.client import MalformedFault
 _DECODER: Final = JSONDecoder()
 _NOTHING: Final = b"{}"
 _NUMBERS: Final = b"0123456789,"
+_NO_NUMBERS: Final = b"[]"
 _STAND_IN: Final = "\x00numbers"
 _WRITTEN_STAND_IN: Final = orjson.dumps(_STAND_IN)
 
@@ -88,7 +89,7 @@ def parse(answer: bytes, worker: str) -> dict[str, Any]:
 
 
 def parse_around(name: str, answer: bytes, worker: str) -> dict[str, Any]:
-    """A worker's answer, whose member `name` stays as it came if it is a list of numbers without a blank in it.
+    """A worker's answer, whose member `name` stays as it came if it is a list with numbers and without blanks.
 
     A prompt's token ids are handed over and not looked at; to read and to write them takes longer than all the rest.
 
@@ -96,10 +97,11 @@ def parse_around(name: str, answer: bytes, worker: str) -> dict[str, Any]:
         MalformedFault: 502, it is no JSON object.
     """
     label = b'"%b":' % name.encode()
-    start = answer.find(label + b"[") + len(label)
+    found = answer.find(label + b"[")
+    start = found + len(label)
     end = answer.find(b"]", start) + 1
-    numbers = answer[start:end]
-    if numbers.translate(None, _NUMBERS) == b"[]":
+    numbers = answer[start:end] if found >= 0 else b""
+    if len(numbers) > len(_NO_NUMBERS) and numbers.translate(None, _NUMBERS) == _NO_NUMBERS:
         data = parse(b"%b%b%b" % (answer[:start], _WRITTEN_STAND_IN, answer[end:]), worker)
         if data.get(name) == _STAND_IN:
             data[name] = orjson.Fragment(numbers)

@@ -10,7 +10,7 @@ from attrs import define
 from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.engine import Handoff, Request
 from plugins.dispatch.engines.answers import endings, gave_up, parts_of
-from plugins.dispatch.engines.bodies import append, parse, raw_member
+from plugins.dispatch.engines.bodies import append, parse, parse_around, raw_member
 
 PARAMS: Final = "kv_transfer_params"
 _PARAMS: Final = PARAMS.encode()
@@ -54,7 +54,7 @@ def read_relayed(answer: bytes, *, lease: float, reuse: bool) -> Handoff:
         MalformedFault: 502, the answer cannot be used. A handoff that does not say where the KV cache is would end
             the generation worker.
     """
-    data = _read(answer)
+    data = _read(answer, reuse=reuse)
     params = data.get(PARAMS)
     if not params:
         return Handoff({}, complete=False, reusable=True, notes=Notes())
@@ -63,8 +63,7 @@ def read_relayed(answer: bytes, *, lease: float, reuse: bool) -> Handoff:
             missing = f"{PARAMS} lacks one of {', '.join(_WHERE)}"
             raise MalformedFault(missing, "the context worker's handoff is incomplete")
     raw = raw_member(answer, PARAMS, params)
-    ids = data.get(_IDS) if reuse else None
-    if ids and type(ids) is list:
+    if reuse and isinstance(data.get(_IDS), list | orjson.Fragment) and (ids := data[_IDS]):
         raw = append(raw, orjson.dumps({_IDS: ids}))
     notes = Notes(b'{"%b":%b}' % (_PARAMS, raw), data.get("usage") or {})
     return Handoff({PARAMS: params}, lifetime=lease, notes=notes)
@@ -106,8 +105,8 @@ def clean(data: dict[str, Any], request: Request, handoff: Handoff | None) -> No
             _put_counts(part.get("usage"), counts)
 
 
-def _read(answer: bytes) -> dict[str, Any]:
-    data = parse(answer, "context")
+def _read(answer: bytes, *, reuse: bool = False) -> dict[str, Any]:
+    data = parse_around(_IDS, answer, "context") if reuse else parse(answer, "context")
     reason = gave_up(data)
     if reason is not None:
         raise MalformedFault(f"it ended for {reason!r}", "the context worker gave up")

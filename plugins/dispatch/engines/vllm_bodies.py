@@ -13,6 +13,7 @@ _LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
     "messages": ("max_tokens",),
 }
 _OWN_TOOLS: Final = ("web_search_preview", "code_interpreter", "container", "mcp")
+_TEXT: Final = (str, type(None))
 _CHOICES: Final = ("completions", "chat_completions")
 _DROPPED: Final = frozenset(
     (
@@ -84,5 +85,5 @@ def may_reuse(request: Request) -> bool:
     return (
         request.endpoint.name == "chat_completions"
         and isinstance(messages, list)
-        and all(isinstance(item, dict) and isinstance(item.get("content"), str | None) for item in messages)
+        and all(isinstance(item, dict) and type(item.get("content")) in _TEXT for item in messages)
     )

@@ -191,15 +191,16 @@ def test_a_handoff_is_relayed_bit_for_bit(number: str, compact: bool) -> None:
     assert body.content == b'{"prompt":"a","kv_transfer_params":' + params.encode() + b"}"
 
 
-def test_token_ids_go_into_the_handoff() -> None:
+@pytest.mark.parametrize("ids", [[1, 2, 3], [-1], [], None])
+def test_token_ids_go_into_the_handoff(ids: list[int] | None) -> None:
     """So that the generation worker does not have to read the chat once more."""
     engine = VllmEngine(reuse_prompt_token_ids=True)
     recording = load("pd_nixl_chat")
-    recording["prefill"]["response"]["body"]["prompt_token_ids"] = [1, 2, 3]
+    recording["prefill"]["response"]["body"]["prompt_token_ids"] = ids
     request = request_of("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]})
     assert orjson.loads(engine.body(Role.CONTEXT, request, None).content)["return_token_ids"] is True
     body = orjson.loads(engine.body(Role.GENERATION, request, handoff_of(recording, request, engine)).content)
-    assert body["kv_transfer_params"]["prompt_token_ids"] == [1, 2, 3]
+    assert body["kv_transfer_params"].get("prompt_token_ids") == (ids or None)
     parts = request_of("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "text"}]}]})
     assert "return_token_ids" not in orjson.loads(engine.body(Role.CONTEXT, parts, None).content)
 
