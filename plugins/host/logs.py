@@ -10,11 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal, TextIO, cast
+from typing import Any, Final, Literal, TextIO, cast
 
 import orjson
 import structlog
 from structlog.typing import EventDict, Processor
+
+HELD_SECONDS: Final = 0.01
+"""How long lines of an event loop wait for more to be written with them."""
 
 
 class _Stamper:
@@ -22,14 +25,15 @@ class _Stamper:
 
     def __init__(self) -> None:
         self._second = -1
-        self._text = ""
+        self._format = ""
 
     def __call__(self, _logger: object, _method: str, values: EventDict) -> EventDict:
-        second, rest = divmod(time.time_ns(), 1_000_000_000)
+        microseconds = time.time_ns() // 1000
+        second = microseconds // 1_000_000
         if second != self._second:
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._format = time.strftime("%Y-%m-%dT%H:%M:%S.%%06dZ", time.gmtime(second))
             self._second = second
-        values["timestamp"] = f"{self._text}.{rest // 1000:06d}Z"
+        values["timestamp"] = self._format % (microseconds % 1_000_000)
         return values
 
 
@@ -40,7 +44,7 @@ SHARED: tuple[Processor, ...] = (
 )
 
 
-_LEVELS = {"warn": "warning", "exception": "error"}
+_LEVELS: Final = {"warn": "warning", "exception": "error"}
 
 
 class _JsonLine:
@@ -48,47 +52,56 @@ class _JsonLine:
 
     def __init__(self) -> None:
         self._stamp = _Stamper()
-        self._render = structlog.processors.JSONRenderer(_to_json)
 
-    def __call__(self, logger: object, method: str, values: EventDict) -> str | bytes:
+    def __call__(self, logger: object, method: str, values: EventDict) -> str:
         values["level"] = _LEVELS.get(method, method)
         self._stamp(logger, method, values)
         if "exc_info" in values or "stack_info" in values:
             values = structlog.processors.StackInfoRenderer()(logger, method, values)
             values = structlog.processors.format_exc_info(logger, method, values)
         try:
+            # text, since what orjson writes is cut from far larger blocks, which must not be kept
             return orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS).decode()
         except (TypeError, ValueError):
-            return self._render(logger, method, values)
+            return str(_render(logger, method, values))
 
 
 class _Lines:
     """Standard error; what cannot be written there is lost, and ends no request.
 
-    In an event loop the lines of one turn are written together when it ends, which saves most requests a system call.
+    Lines of an event loop are written together, which saves most requests a system call: after `HELD_SECONDS`, with
+    the next error, or when the process ends.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[str] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None  # that which will write them
         self._writing = threading.RLock()  # the lines of a thread stay in their order
-        atexit.register(self.drain)
+        atexit.register(self.flush)
 
-    def write(self, text: str) -> int:
+    def add(self, line: str, *, at_once: bool = False) -> None:
+        """Take a line without its end, to be written soon, or now."""
+        self._waiting.append(line)
+        loop = self._loop
+        if at_once:
+            self.flush()
+        elif loop is None or not loop.is_running():
+            self._schedule()
+
+    def write(self, text: str) -> None:
+        """Take a line of the standard library's, which flushes then."""
         self._waiting.append(text)
-        return len(text)
 
-    def flush(self) -> None:
+    def _schedule(self) -> None:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self.drain()
-            return
-        if loop is not self._loop:
+            self.flush()
+        else:
             self._loop = loop
-            loop.call_soon(self.drain)
+            loop.call_later(HELD_SECONDS, self.flush)
 
-    def drain(self) -> None:
+    def flush(self) -> None:
         """Write what waits; other threads may add to it meanwhile."""
         self._loop = None
         lines: list[str] = []
@@ -97,7 +110,7 @@ class _Lines:
                 while True:
                     lines.append(self._waiting.popleft())
             with suppress(OSError, ValueError):
-                sys.stderr.write("".join(lines))
+                sys.stderr.write("\n".join((*lines, "")))
                 sys.stderr.flush()
 
 
@@ -107,11 +120,36 @@ class _LineLogger:
     def __init__(self, lines: _Lines) -> None:
         self._lines = lines
 
-    def msg(self, text: str) -> None:
-        self._lines.write(text + "\n")
-        self._lines.flush()
+    def msg(self, line: str) -> None:
+        self._lines.add(line)
 
-    debug = info = warning = warn = error = critical = fatal = exception = log = failure = err = msg
+    def error(self, line: str) -> None:
+        self._lines.add(line, at_once=True)
+
+    debug = info = warning = warn = log = msg
+    critical = fatal = exception = failure = err = error
+
+
+def _direct(number: int, to_line: _JsonLine, lines: _Lines) -> type[structlog.typing.FilteringBoundLogger]:
+    """The class of loggers that do in one step what structlog does in many, for lines of the level `number` and up."""
+    base: Any = structlog.make_filtering_bound_logger(number)
+
+    def method(name: str) -> Callable[..., None]:
+        general, at_once = getattr(base, name), name == "error"
+
+        def say(self: Any, event: str, *args: object, **values: Any) -> None:
+            if args or to_line not in self._processors:  # structlog.testing listens
+                general(self, event, *args, **values)
+                return
+            if self._context:
+                values = {**self._context, **values}
+            values["event"] = event
+            lines.add(to_line(None, name, values), at_once=at_once)
+
+        return say
+
+    levels = (name for name in ("debug", "info", "warning", "error") if getattr(logging, name.upper()) >= number)
+    return type("Direct", (base,), {name: method(name) for name in levels})
 
 
 def configure_logs(level: str = "info", style: Literal["auto", "json", "console"] = "auto") -> None:
@@ -121,13 +159,13 @@ def configure_logs(level: str = "info", style: Literal["auto", "json", "console"
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
-    lines = _Lines()
+    lines, to_line = _Lines(), _JsonLine()
     last: list[Processor] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     if not console:
-        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
+        last = [structlog.processors.format_exc_info, _render]
     structlog.configure(
-        processors=[*SHARED, *last] if console else [_JsonLine()],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
+        processors=[*SHARED, *last] if console else [to_line],
+        wrapper_class=structlog.make_filtering_bound_logger(number) if console else _direct(number, to_line, lines),
         logger_factory=lambda *_: _LineLogger(lines),
         cache_logger_on_first_use=True,
     )
@@ -136,6 +174,7 @@ def configure_logs(level: str = "info", style: Literal["auto", "json", "console"
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
     handler = logging.StreamHandler(cast("TextIO", lines))
+    handler.terminator = ""
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers = [handler]
@@ -149,3 +188,6 @@ def _to_json(values: dict[str, Any], default: Callable[[Any], Any], **_: object)
     except (TypeError, ValueError):
         text = {key: value.encode(errors="replace").decode() for key, value in values.items() if isinstance(value, str)}
         return json.dumps(values | text, default=repr)
+
+
+_render: Final = structlog.processors.JSONRenderer(_to_json)

@@ -104,3 +104,64 @@ def test_no_line_of_an_event_loop_is_lost() -> None:
         assert [line["number"] for line in lines if line["event"] == name] == [*range(500)] * 2
     assert told.count("last") == 2
     assert told.index("outside") > told.index("last")
+
+
+TOGETHER = """
+import asyncio, io, os, sys
+import structlog
+from plugins.host.logs import configure_logs
+said = sys.stderr = io.StringIO()
+configure_logs("info", "json")
+log = structlog.get_logger()
+def told():
+    print(*(line.split('"event":"')[1].split('"')[0] for line in said.getvalue().splitlines()))
+async def main():
+    log.info("first")
+    told()
+    log.error("second")
+    told()
+    log.info("third")
+    while "third" not in said.getvalue():
+        await asyncio.sleep(0.001)
+    log.info("fourth")
+    told()
+    sys.stderr = sys.__stderr__
+asyncio.run(main())
+"""
+
+
+def test_lines_wait_a_moment_for_each_other_but_no_error_does() -> None:
+    """An error may be the last thing that a process says; what waits when it ends is written then."""
+    done = subprocess.run([sys.executable, "-c", TOGETHER], capture_output=True, timeout=30, check=True)
+
+    assert done.stdout.splitlines() == [b"", b"first second", b"first second third"]
+    assert [orjson.loads(line)["event"] for line in done.stderr.splitlines()] == ["fourth"]
+
+
+AS_STRUCTLOG = """
+import structlog
+from plugins.host.logs import configure_logs
+configure_logs("warning", "json")
+log = structlog.get_logger().bind(name="n", number=1)
+log.info("not.said")
+log.warning("%s is %d", "it", 2, number=3)
+log.error("same", number=3)
+log.critical("same", number=3)
+log.log(40, "same", number=3)
+with structlog.testing.capture_logs() as captured:
+    log.warning("captured", number=4)
+print(captured)
+"""
+
+
+def test_loggers_are_those_of_structlog() -> None:
+    """They filter by level, have a context and arguments, and can be listened to."""
+    done = subprocess.run([sys.executable, "-c", AS_STRUCTLOG], capture_output=True, timeout=30, check=True)
+    lines = [orjson.loads(line) for line in done.stderr.splitlines()]
+    told = [(line["event"], line["level"], line["name"], line["number"]) for line in lines]
+
+    assert told == [
+        ("it is 2", "warning", "n", 3),
+        *[("same", level, "n", 3) for level in ("error", "critical", "error")],
+    ]
+    assert done.stdout == b"[{'name': 'n', 'number': 4, 'event': 'captured', 'log_level': 'warning'}]\n"
