@@ -24,7 +24,7 @@ GONE_STATUS = 499
 CANCELLED = "cancelled"
 REJECTED = "rejected"
 
-log = get_logger()
+_log = get_logger()
 
 
 @define(eq=False)
@@ -33,12 +33,8 @@ class _Line:
 
     exchange: Exchange
     status: int = GONE_STATUS
-    outcome: str = CANCELLED
-
-    def answered(self, status: int) -> None:
-        """A whole answer goes out with this status."""
-        self.status = status
-        self.outcome = COMPLETED if status < 400 else REJECTED if status < 500 else FAILED
+    outcome: str | None = CANCELLED
+    """That of a whole answer follows from its status."""
 
     def ended(self, outcome: Outcome) -> None:
         """A stream ended; its status went out when it began."""
@@ -50,17 +46,18 @@ class _Line:
 
     def write(self) -> None:
         """Log the line; faults and 5xx as warnings."""
-        exchange = self.exchange
-        client = exchange.scope.get("client")
+        exchange, status = self.exchange, self.status
+        outcome = self.outcome or (COMPLETED if status < 400 else REJECTED if status < 500 else FAILED)
+        client, get = exchange.scope.get("client"), exchange.get
         values: dict[str, object] = {
             "endpoint": exchange.endpoint.name,
-            "status": self.status,
-            "outcome": self.outcome,
-            "seconds": round(monotonic() - exchange.arrived, 6),
+            "status": status,
+            "outcome": outcome,
+            "seconds": round((monotonic() - exchange.arrived) * 1e6) / 1e6,
             "request_id": exchange.id,
             "client": client[0] if client else None,
         }
-        stream, served, timing = exchange.get(STREAM), exchange.get(SERVED), exchange.get(TIMING)
+        stream, served, timing = get(STREAM), get(SERVED), get(TIMING)
         if stream is not None:
             values["stream"] = stream
         if served is not None:
@@ -69,13 +66,14 @@ class _Line:
             if served.request_id not in (None, exchange.id):
                 values["worker_request_id"] = served.request_id
         if timing is not None and timing.answered is not None:
-            values["first_byte_seconds"] = round(timing.answered - timing.arrived, 6)
-        conversation, trace = exchange.get(CONVERSATION), exchange.get(TRACE)
+            values["first_byte_seconds"] = round((timing.answered - timing.arrived) * 1e6) / 1e6
+        conversation, trace = get(CONVERSATION), get(TRACE)
         if conversation is not None:
             values["conversation_from"] = conversation.source
         if trace is not None:
             values["trace_id"] = dict(trace).get("traceparent", "")[3:35]
-        if self.status >= 500 or self.outcome == FAILED:
+        log = _log.bind()  # else it is looked up in several steps
+        if status >= 500 or outcome == FAILED:
             log.warning("request.finished", **values)
         else:
             log.info("request.finished", **values)
@@ -99,10 +97,10 @@ class AccessLog:
             line.outcome = CLIENT_GONE
             raise
         except Exception as error:
-            line.answered(error.status if isinstance(error, Rejection) else 500)
+            line.status, line.outcome = error.status if isinstance(error, Rejection) else 500, None
             raise
-        line.answered(reply.status)
-        if isinstance(reply, StreamReply):
+        line.status, line.outcome = reply.status, None
+        if reply.__class__ is StreamReply:
             reply.attach(end=line.ended)
         return reply
 

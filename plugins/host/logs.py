@@ -137,13 +137,13 @@ def _direct(number: int, to_line: _JsonLine, lines: _Lines) -> type[structlog.ty
     def method(name: str) -> Callable[..., None]:
         general, at_once = getattr(base, name), name == "error"
 
-        def say(self: Any, event: str, *args: object, **values: Any) -> None:
-            if args or to_line not in self._processors:  # structlog.testing listens
-                general(self, event, *args, **values)
+        def say(self: Any, /, *event: Any, **values: Any) -> None:  # parameters with names would be compared to each
+            if len(event) != 1 or to_line not in self._processors:  # structlog.testing listens
+                general(self, *event, **values)
                 return
             if self._context:
                 values = {**self._context, **values}
-            values["event"] = event
+            (values["event"],) = event
             lines.add(to_line(None, name, values), at_once=at_once)
 
         return say
