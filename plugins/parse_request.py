@@ -78,7 +78,7 @@ def _decode(raw: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         problem = f"not valid JSON: {error}" if raw.strip() else "empty, expected a JSON object"
         raise InvalidRequest(400, f"the request body is {problem}", "invalid_json") from None
-    if not isinstance(data, dict):
+    if data.__class__ is not dict:
         raise InvalidRequest(400, f"the request body must be a JSON object, not {_name(data)}", "invalid_json")
     return data
 

@@ -5,16 +5,17 @@ from typing import Any, Final
 
 from plugins.schemas.kinds import (
     BOOLEAN,
+    CONVERSATION,
     INTEGER,
     NATURAL,
     NUMBER,
     OBJECT,
     OBJECTS,
     STRINGS,
-    Check,
+    Rule,
     all_are,
     check_fields,
-    conversation,
+    rule,
 )
 
 
@@ -31,22 +32,22 @@ def _messages(value: Any) -> str | None:
 
 
 def _system(value: Any) -> str | None:
-    return None if value is None or _is_content(value) else "a string or an array of blocks"
+    return None if _is_content(value) else "a string or an array of blocks"
 
 
 def _is_content(value: Any) -> bool:
     return value.__class__ is str or (value.__class__ is list and all_are(dict, value))
 
 
-_PROMPT: Final[dict[str, Check]] = {
-    "conversation_params": conversation,
-    "messages": _messages,
-    "system": _system,
+_PROMPT: Final[dict[str, Rule]] = {
+    "conversation_params": CONVERSATION,
+    "messages": rule(_messages),
+    "system": rule(_system, type(None)),
     "thinking": OBJECT,
     "tool_choice": OBJECT,
     "tools": OBJECTS,
 }
-_MESSAGES: Final[dict[str, Check]] = _PROMPT | {
+_MESSAGES: Final[dict[str, Rule]] = _PROMPT | {
     "max_tokens": NATURAL,
     "metadata": OBJECT,
     "stop_sequences": STRINGS,

@@ -8,38 +8,35 @@ from plugins.slots import InvalidRequest
 ID_LIMIT: Final = 1024
 
 Check = Callable[[Any], str | None]
-"""Says what was expected when a value is wrong, else None. Null is as good as nothing, where nothing is allowed."""
+"""Says what was expected when a value is wrong, else None."""
+
+Rule = tuple[frozenset[type], Check]
+"""The types all of whose values are right, and the check of others."""
+
+_NULL: Final = frozenset((type(None),))
+"""Null is as good as nothing, where nothing is allowed."""
 
 
-def kind(*kinds: type, expected: str) -> Check:
-    """The check for values of exactly these types."""
-
-    def check(value: Any) -> str | None:
-        return None if value is None or value.__class__ in kinds else expected
-
-    return check
+def rule(check: Check, *types: type) -> Rule:
+    """Values of exactly these types are right, of others those that pass the check."""
+    return frozenset(types), check
 
 
-def integer(low: int = -(2**63)) -> Check:
-    """The check for integers that are not below `low`."""
+def kind(*types: type, expected: str) -> Rule:
+    """Values of exactly these types."""
+    return _NULL.union(types), lambda _: expected
+
+
+def integer(low: int = -(2**63)) -> Rule:
+    """Integers that are not below `low`."""
     least = "" if low < 0 else f" of at least {low}"
     expected = f"an integer{least} that fits into 64 bits"
-
-    def check(value: Any) -> str | None:
-        if value is None or (value.__class__ is int and low <= value < 2**63):
-            return None
-        return expected
-
-    return check
+    return _NULL, lambda value: None if value.__class__ is int and low <= value < 2**63 else expected
 
 
-def array_of(item: type, expected: str) -> Check:
-    """The check for arrays, empty ones too, whose items are all of exactly this type."""
-
-    def check(value: Any) -> str | None:
-        return None if value is None or (value.__class__ is list and all_are(item, value)) else expected
-
-    return check
+def array_of(item: type, expected: str) -> Rule:
+    """Arrays, empty ones too, whose items are all of exactly this type."""
+    return _NULL, lambda value: None if value.__class__ is list and all_are(item, value) else expected
 
 
 def all_are(item: type, items: list[Any]) -> bool:
@@ -47,16 +44,16 @@ def all_are(item: type, items: list[Any]) -> bool:
     return not set(map(type, items)) - {item}
 
 
-def conversation(value: Any) -> str | None:
-    """The check for `conversation_params`."""
-    if value is None:
-        return None
+def _conversation(value: Any) -> str | None:
     if value.__class__ is dict and value.get("conversation_id").__class__ in (str, int):
         text = str(value["conversation_id"]).strip()
         if text and len(text) <= ID_LIMIT:
             return None
     return f"an object whose conversation_id is not blank and has at most {ID_LIMIT} characters"
 
+
+CONVERSATION: Final[Rule] = (_NULL, _conversation)
+"""Of `conversation_params`."""
 
 INTEGER: Final = integer()
 NATURAL: Final = integer(0)
@@ -69,8 +66,8 @@ OBJECTS: Final = array_of(dict, "an array of objects")
 CHOICE: Final = kind(str, dict, expected="a string or an object")
 
 
-def check_fields(data: Mapping[str, Any], checks: Mapping[str, Check], *required: str) -> None:
-    """Check the model's name, that the required fields are there, and every field that has a check.
+def check_fields(data: Mapping[str, Any], rules: Mapping[str, Rule], *required: str) -> None:
+    """Check the model's name, that the required fields are there, and every field that has a rule.
 
     Raises:
         InvalidRequest: 400, naming the field.
@@ -80,10 +77,9 @@ def check_fields(data: Mapping[str, Any], checks: Mapping[str, Check], *required
         if data.get(name) is None:
             refuse(name, f"missing required field {name!r}", "missing_required_field")
     for name, value in data.items():
-        check = checks.get(name)
-        if check is not None:
-            expected = check(value)
-            if expected is not None:
+        if name in rules:
+            types, check = rules[name]
+            if value.__class__ not in types and (expected := check(value)) is not None:
                 refuse(name, f"{name!r} must be {expected}", "invalid_type")
 
 

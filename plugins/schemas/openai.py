@@ -6,30 +6,24 @@ from typing import Any, Final
 from plugins.schemas.kinds import (
     BOOLEAN,
     CHOICE,
+    CONVERSATION,
     INTEGER,
     NATURAL,
     NUMBER,
     OBJECT,
     OBJECTS,
     STRING,
-    Check,
+    Rule,
     all_are,
     check_fields,
-    conversation,
     integer,
     refuse,
+    rule,
 )
 
 
-def _logprobs(value: Any) -> str | None:
-    """Of completions: a number, that llama.cpp also takes as a boolean."""
-    return None if value.__class__ is bool else INTEGER(value)
-
-
 def _stop(value: Any) -> str | None:
-    if value is None or value.__class__ is str or (value.__class__ is list and all_are(str, value)):
-        return None
-    return "a string or an array of strings"
+    return None if value.__class__ is list and all_are(str, value) else "a string or an array of strings"
 
 
 def _messages(value: Any) -> str | None:
@@ -49,8 +43,6 @@ def _messages(value: Any) -> str | None:
 
 
 def _prompt(value: Any) -> str | None:
-    if value.__class__ is str:
-        return None
     if value.__class__ is list and value:
         if all_are(str, value) or all_are(int, value):
             return None
@@ -59,8 +51,8 @@ def _prompt(value: Any) -> str | None:
     return "a string, or a non-empty array of strings, of token ids, or of arrays of token ids"
 
 
-_COMMON: Final[dict[str, Check]] = {
-    "conversation_params": conversation,
+_COMMON: Final[dict[str, Rule]] = {
+    "conversation_params": CONVERSATION,
     "frequency_penalty": NUMBER,
     "logit_bias": OBJECT,
     "max_tokens": INTEGER,
@@ -69,7 +61,7 @@ _COMMON: Final[dict[str, Check]] = {
     "presence_penalty": NUMBER,
     "response_format": OBJECT,
     "seed": INTEGER,
-    "stop": _stop,
+    "stop": rule(_stop, type(None), str),
     "stream": BOOLEAN,
     "stream_options": OBJECT,
     "temperature": NUMBER,
@@ -77,18 +69,18 @@ _COMMON: Final[dict[str, Check]] = {
     "top_p": NUMBER,
     "user": STRING,
 }
-_COMPLETION: Final[dict[str, Check]] = _COMMON | {
+_COMPLETION: Final[dict[str, Rule]] = _COMMON | {
     "best_of": integer(1),
     "echo": BOOLEAN,
-    "logprobs": _logprobs,
-    "prompt": _prompt,
+    "logprobs": rule(INTEGER[1], type(None), bool),  # a number, that llama.cpp also takes as a boolean
+    "prompt": rule(_prompt, str),
     "suffix": STRING,
 }
-_CHAT: Final[dict[str, Check]] = _COMMON | {
+_CHAT: Final[dict[str, Rule]] = _COMMON | {
     "chat_template_kwargs": OBJECT,
     "logprobs": BOOLEAN,
     "max_completion_tokens": INTEGER,
-    "messages": _messages,
+    "messages": rule(_messages),
     "parallel_tool_calls": BOOLEAN,
     "tool_choice": CHOICE,
     "tools": OBJECTS,
@@ -117,5 +109,5 @@ def check_chat(data: Mapping[str, Any]) -> None:
 
 
 def _check_stream_options(data: Mapping[str, Any]) -> None:
-    if data.get("stream_options") is not None and not data.get("stream"):
+    if "stream_options" in data and data["stream_options"] is not None and not data.get("stream"):
         refuse("stream_options", "'stream_options' is only allowed together with 'stream': true", "invalid_value")

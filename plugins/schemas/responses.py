@@ -6,6 +6,7 @@ from typing import Any, Final
 from plugins.schemas.kinds import (
     BOOLEAN,
     CHOICE,
+    CONVERSATION,
     INTEGER,
     NATURAL,
     NUMBER,
@@ -13,26 +14,26 @@ from plugins.schemas.kinds import (
     OBJECTS,
     STRING,
     STRINGS,
-    Check,
+    Rule,
     all_are,
     check_fields,
-    conversation,
     refuse,
+    rule,
 )
 
 
 def _input(value: Any) -> str | None:
-    if value.__class__ is str or (value.__class__ is list and value and all_are(dict, value)):
+    if value.__class__ is list and value and all_are(dict, value):
         return None
     return "a string or a non-empty array of items"
 
 
-_FIELDS: Final[dict[str, Check]] = {
+_FIELDS: Final[dict[str, Rule]] = {
     "background": BOOLEAN,
     "client_metadata": OBJECT,
-    "conversation_params": conversation,
+    "conversation_params": CONVERSATION,
     "include": STRINGS,
-    "input": _input,
+    "input": rule(_input, str),
     "instructions": STRING,
     "max_output_tokens": INTEGER,
     "max_tool_calls": INTEGER,
