@@ -1,20 +1,18 @@
 """The middleware: endpoint table, one exchange for each request, release, and the last resort."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from structlog.stdlib import get_logger
 
 from kernel.errors import ChainError, ClientGone, Rejection
-from kernel.exchange import Exchange
-from kernel.plugin import CallNext
-from kernel.race import Receive
+from kernel.exchange import Endpoint, Exchange
+from kernel.race import Message, Receive
 from kernel.reply import BytesReply, DataReply, StreamReply
 from kernel.runtime import Runtime
 from kernel.wire import Send, sendable_headers, write_bytes, write_stream
 
-ASGIApp: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
 log = get_logger()
 
@@ -28,43 +26,38 @@ class KernelMiddleware:
         self._endpoints = {(endpoint.method, endpoint.path): endpoint for endpoint in runtime.endpoints}
         self._above = [endpoint for endpoint in runtime.endpoints if endpoint.path.endswith("/")]
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one ASGI scope."""
-        endpoint = None
-        if scope["type"] == "http":
-            path, mount = scope["path"], scope.get("root_path", "")
-            path = path[len(mount) :] if mount and path.startswith(f"{mount}/") else path
-            endpoint = self._endpoints.get((scope["method"], path)) or next(
-                (row for row in self._above if row.method == scope["method"] and path.startswith(row.path)), None
-            )
+        endpoint = self._find(scope) if scope["type"] == "http" else None
         if endpoint is None:
             return await self._app(scope, receive, send)
         exchange = Exchange(endpoint, scope, receive)
         chain = self._runtime.serving.enter(exchange)
         try:
-            await _answer(exchange, chain, send)
+            try:
+                with exchange.interruptible():
+                    reply = await chain(exchange)
+                if isinstance(reply, DataReply):
+                    raise ChainError("(outermost)", "left a reply that is not bytes yet")
+                headers = sendable_headers(reply)
+            except ClientGone:
+                return None
+            except Exception as error:
+                reply = _last_resort(exchange, error)
+                headers = reply.headers
+            headers.append((b"x-request-id", exchange.id.encode()))
+            if isinstance(reply, StreamReply):
+                await write_stream(reply, send, headers, exchange)
+            else:
+                await write_bytes(reply, send, headers)
         finally:
             await exchange.release()
 
-
-async def _answer(exchange: Exchange, chain: CallNext, send: Send) -> None:
-    try:
-        with exchange.interruptible():
-            reply = await chain(exchange)
-        if isinstance(reply, DataReply):
-            raise ChainError("(outermost)", "left a reply that is not bytes yet")
-        headers = sendable_headers(reply)
-    except ClientGone:
-        return
-    except Exception as error:
-        reply = _last_resort(exchange, error)
-        headers = reply.headers
-    headers.append((b"x-request-id", exchange.id.encode()))
-    if isinstance(reply, StreamReply):
-        await write_stream(reply, send, headers, exchange)
-    else:
-        with suppress(OSError):  # a server says so that it cannot write to the client any more
-            await write_bytes(reply, send, headers)
+    def _find(self, scope: Message) -> Endpoint | None:
+        path, mount, method = scope["path"], scope.get("root_path", ""), scope["method"]
+        path = path[len(mount) :] if mount and path.startswith(f"{mount}/") else path
+        above = (row for row in self._above if row.method == method and path.startswith(row.path))
+        return self._endpoints.get((method, path)) or next(above, None)
 
 
 def _last_resort(exchange: Exchange, error: Exception) -> BytesReply:

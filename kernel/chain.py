@@ -55,7 +55,10 @@ def _link(named: tuple[str, Plugin, bool], inner: CallNext, index: int, caller: 
                     exchange.given.append((index, error))
                 raise
             log.exception("plugin.failed", plugin=name, went_on=True)
-            reply = await _give_again(exchange, inner, index + 1)
+            made = next((given for at, given in exchange.given if at == index + 1), None) or await inner(exchange)
+            if isinstance(made, Exception):
+                raise made from None
+            reply = made
         if reply.__class__ is StreamReply:
             exchange.track(reply, name, fail_open=fail_open)
         if noted:
@@ -63,14 +66,6 @@ def _link(named: tuple[str, Plugin, bool], inner: CallNext, index: int, caller: 
         return reply
 
     return link
-
-
-async def _give_again(exchange: Exchange, inner: CallNext, index: int) -> Reply:
-    """What the link at `index` gave to a fail-open plugin that failed; it is made where it was not asked yet."""
-    given = next((given for at, given in exchange.given if at == index), None) or await inner(exchange)
-    if isinstance(given, Exception):
-        raise given from None
-    return given
 
 
 def _timed(name: str, plugin: Plugin) -> Plugin:

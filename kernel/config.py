@@ -47,12 +47,9 @@ class Configuration(Protocol):
 
     def switches(self) -> Mapping[str, Switch]:
         """What is said of plugins, by name; raises `ConfigError` with everything that is wrong with it."""
-        ...
 
     def plugin(self, name: str, kind: type[T], problems: list[str]) -> T | None:
         """Make the plugin `name` of what is said of it; all that is wrong with that is added to `problems`."""
-        ...
 
     def at(self, location: Location, message: str) -> str:
         """Say where and what."""
-        ...

@@ -1,13 +1,4 @@
-"""The errors of the kernel, all in one tree.
-
-KernelError
-├── Rejection           a plugin declines on purpose; the message is for the client
-├── ClientGone          the client hung up; never logged as an error
-├── ChainError          a plugin broke the contract of the chain
-└── ConfigError         configuration that cannot be used; every problem at once
-    ├── OrderError      no single order satisfies what was asked for
-    └── DiscoveryError  an entry point that cannot be used
-"""
+"""The errors of the kernel, all in one tree."""
 
 from collections.abc import Iterable
 

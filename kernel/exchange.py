@@ -2,7 +2,8 @@
 
 import random
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from asyncio import gather
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,7 +11,7 @@ from attrs import frozen
 from starlette.datastructures import Headers
 from structlog.stdlib import get_logger
 
-from kernel.race import Interruptible, Receive, finish, outcome_of
+from kernel.race import Interruptible, Message, Receive, finish
 from kernel.reply import NEVER_BEGUN, Outcome, Reply, StreamReply
 from kernel.wire import read_body
 
@@ -57,45 +58,49 @@ class Resources:
 
     async def close(self) -> None:
         """Give everything back, shielded from cancellation; what is awaited has `RELEASE_SECONDS` in all."""
+        while (waits := self._release()) is not None:
+            try:
+                await finish(self._await_rest(waits), RELEASE_SECONDS)
+            except TimeoutError:
+                log.exception("resource.release_failed")
+
+    def _release(self) -> Awaitable[object] | None:
+        """Give back until something has to be awaited."""
         while self._releases:
-            if (waits := self._release()) is not None:
-                try:
-                    await finish(self._await_rest(waits), RELEASE_SECONDS)
-                except TimeoutError:
-                    log.exception("resource.release_failed")
+            try:
+                result = self._releases.pop()()
+            except Exception:
+                log.exception("resource.release_failed")
+            else:
+                if result is not None and isinstance(result, Awaitable):
+                    return result
+        return None
 
-    def _release(self) -> Callable[[], Awaitable[object]] | None:
-        try:
-            result = self._releases.pop()()
-        except Exception:
-            log.exception("resource.release_failed")
-            return None
-        return (lambda: result) if result is not None and isinstance(result, Awaitable) else None
-
-    async def _await_rest(self, waits: Callable[[], Awaitable[object]] | None) -> None:
-        while waits is not None or self._releases:
-            if waits is not None and (error := await outcome_of(waits)) is not None:
-                log.error("resource.release_failed", exc_info=error)
-            waits = self._release() if self._releases else None
+    async def _await_rest(self, waits: Awaitable[object] | None) -> None:
+        while waits is not None:
+            for error in await gather(waits, return_exceptions=True):
+                if isinstance(error, BaseException):
+                    log.error("resource.release_failed", exc_info=error)
+            waits = self._release()
 
 
 class Exchange(Interruptible):
     """One request: what came in, what plugins leave for each other, and what must be given back.
 
     `id` is the client's `x-request-id` where that is usable, else a new one; it goes out with the answer. `arrived` is
-    a reading of `time.monotonic()` in seconds, `scope` is ASGI's, `headers` take names in any case. `sent` has the
-    headers by their names as ASGI gives them, the last of each: a quick look at whether one is there.
+    a reading of `time.monotonic()` in seconds, `scope` is ASGI's, and `sent` has the headers by their names as ASGI
+    gives them, the last of each: a quick look at whether one is there.
     """
 
     __slots__ = (
         "_blamed", "_slots", "_streams",
-        "arrived", "depth", "endpoint", "get", "given", "headers", "id", "resources", "scope", "sent", "timings",
+        "arrived", "depth", "endpoint", "get", "given", "id", "resources", "scope", "sent", "timings",
     )  # fmt: skip
 
-    def __init__(self, endpoint: Endpoint, scope: MutableMapping[str, Any], receive: Receive) -> None:
+    def __init__(self, endpoint: Endpoint, scope: Message, receive: Receive) -> None:
         super().__init__(receive)
         self.endpoint, self.scope = endpoint, scope
-        self.headers, self.sent = Headers(raw=scope["headers"]), dict[bytes, bytes](scope["headers"])
+        self.sent: dict[bytes, bytes] = dict(scope["headers"])
         self.id = _request_id(scope["headers"] if b"x-request-id" in self.sent else ())
         self.arrived = monotonic()
         self.resources = Resources()
@@ -106,6 +111,11 @@ class Exchange(Interruptible):
         self.given: list[tuple[int, Reply | Exception]] = []
         self._streams: list[StreamReply] = []
         self._blamed: tuple[BaseException, str] | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The headers by their names in any case."""
+        return Headers(raw=self.scope["headers"])
 
     def read(self, limit: int, seconds: float = 60.0) -> Coroutine[Any, Any, bytes]:
         """Read the body, once.
@@ -155,4 +165,4 @@ def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
     for name, value in headers:
         if name == b"x-request-id" and USABLE_ID.fullmatch(value):
             return value.decode("ascii")
-    return f"{random.getrandbits(128):032x}"
+    return random.getrandbits(128).to_bytes(16, "big").hex()

@@ -19,7 +19,6 @@ class Plugin(Protocol):
 
     async def __call__(self, exchange: Exchange, call_next: CallNext, /) -> Reply:
         """Answer, usually with what `call_next` returns; raise `Rejection` to decline."""
-        ...
 
 
 @runtime_checkable
@@ -47,7 +46,6 @@ class HasReadiness(Protocol):
 
     def unready(self) -> Sequence[str]:
         """Why not to send requests yet, one reason each; empty when ready."""
-        ...
 
 
 def check_name(_instance: object, _attribute: object, value: str) -> None:

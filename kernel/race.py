@@ -1,13 +1,17 @@
 """Races and cancellations: the one place where a request is interrupted, or outlives a cancellation."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from types import TracebackType
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
+from contextlib import closing
+from types import coroutine
+from typing import Any, TypeAlias, TypeVar
 
 from kernel.errors import ClientGone, KernelError
 
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+T = TypeVar("T")
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
 
 WATCH_DELAY_SECONDS = 0.05  # a request that ends sooner has no work worth stopping, and is spared a task
 
@@ -30,9 +34,7 @@ class Guard:
         self._task, self._cancelling = task, task.cancelling()
         owner.guards.append(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._owner.guards.remove(self)  # not always the last: a plugin may call on in a task of its own
         # as in asyncio.timeout: a cancellation that came from elsewhere as well stays one
         if self._fired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
@@ -110,19 +112,20 @@ class Interruptible:
             self._gone.set_result(None)
 
 
-async def outcome_of(work: Callable[[], Awaitable[object]]) -> BaseException | None:
-    """What `work` raises, its own cancellation too; the caller's is raised."""
-
-    async def run() -> None:
-        await work()
-
-    task = asyncio.create_task(run())
+def begin(work: Coroutine[Any, Any, T]) -> Awaitable[T] | T:
+    """Run `work` up to where it has to wait: its result, or what to await for that."""
     try:
-        await asyncio.wait((task,))
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    return asyncio.CancelledError() if task.cancelled() else task.exception()
+        waits = work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    return _go_on(work, waits)
+
+
+@coroutine
+def _go_on(work: Coroutine[Any, Any, T], waits: Any) -> Generator[Any, Any, T]:
+    with closing(work):
+        yield waits
+        return (yield from work.__await__())
 
 
 async def finish(work: Coroutine[Any, Any, None], seconds: float) -> None:

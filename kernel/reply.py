@@ -67,13 +67,9 @@ class StreamReply:
     owner: str | None = field(default=None, init=False)
 
     def attach(
-        self,
-        *,
-        step: Callable[[bytes], bytes] | None = None,
-        check: Callable[[], Exception | None] | None = None,
-        close: Callable[[Outcome], bytes] | None = None,
-        end: Callable[[Outcome], None] | None = None,
-    ) -> None:
+        self, *, step: Callable[[bytes], bytes] | None = None, check: Callable[[], Exception | None] | None = None,
+        close: Callable[[Outcome], bytes] | None = None, end: Callable[[Outcome], None] | None = None,
+    ) -> None:  # fmt: skip
         """Add one plugin's part.
 
         `step` takes each chunk and returns it, changed or not; empty bytes hold it back. `check` is asked when the

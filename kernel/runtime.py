@@ -9,7 +9,6 @@ from kernel.assembly import Assembly, build
 from kernel.config import Configuration
 from kernel.errors import ConfigError, KernelError
 from kernel.plugin import HasLifecycle, HasReadiness, HasSuccession, Plugin, Standard
-from kernel.race import outcome_of
 
 log = get_logger()
 
@@ -120,6 +119,10 @@ def _only_in(assembly: Assembly, others: Iterable[Assembly]) -> dict[str, Plugin
 
 
 async def _stop(plugins: Iterable[Plugin]) -> None:
-    for plugin in reversed([*plugins]):
-        if isinstance(plugin, HasLifecycle) and (error := await outcome_of(plugin.stop)) is not None:
-            log.error("plugin.stop_failed", plugin=type(plugin).__name__, exc_info=error)
+    async def stop(plugin: HasLifecycle) -> None:
+        await plugin.stop()
+
+    for plugin in reversed([plugin for plugin in plugins if isinstance(plugin, HasLifecycle)]):
+        for error in await asyncio.gather(stop(plugin), return_exceptions=True):
+            if error is not None:
+                log.error("plugin.stop_failed", plugin=type(plugin).__name__, exc_info=error)

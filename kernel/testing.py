@@ -1,13 +1,13 @@
 """What a plugin's test needs: an exchange, a chain to run it through, and the bytes that a client would get."""
 
-from collections.abc import AsyncIterator, Iterable, MutableMapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from attrs import define, field
 
 from kernel.chain import compose
 from kernel.exchange import Endpoint, Exchange
 from kernel.plugin import CallNext, Plugin
+from kernel.race import Message
 from kernel.reply import BytesReply, DataReply, Outcome, Reply, StreamReply
 from kernel.wire import write_bytes, write_stream
 
@@ -20,7 +20,7 @@ def build_exchange(
     raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def receive() -> MutableMapping[str, Any]:
+    async def receive() -> Message:
         return messages.pop() if messages else await exchange.loop.create_future()
 
     scope = {"type": "http", "method": endpoint.method, "path": endpoint.path, "headers": raw, "query_string": b""}
@@ -50,7 +50,7 @@ async def read_reply(reply: Reply, exchange: Exchange) -> Written:
     """Write `reply` as the kernel would, to a client that reads everything, and release the exchange."""
     written = Written()
 
-    async def send(message: MutableMapping[str, Any]) -> None:
+    async def send(message: Message) -> None:
         if message["type"] == "http.response.body":
             written.chunks.append(message["body"])
             written.body += message["body"]
@@ -60,7 +60,7 @@ async def read_reply(reply: Reply, exchange: Exchange) -> Written:
         case StreamReply():
             written.outcome = await write_stream(reply, send, reply.headers, exchange)
         case BytesReply():
-            await write_bytes(reply, send, reply.headers)
+            await write_bytes(reply, send, [*reply.headers])
         case DataReply():
             raise TypeError("a DataReply has no bytes yet: put encode_reply into the chain")
     await exchange.release()

@@ -1,16 +1,16 @@
 """The two ends of a request on the wire: reading its body within limits, writing its reply."""
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from structlog.stdlib import get_logger
 
 from kernel.errors import ClientGone, Rejection
-from kernel.race import Interruptible
+from kernel.race import Interruptible, Message, begin
 from kernel.reply import CLIENT_GONE, COMPLETED, FAILED, BytesReply, Headers, Link, Outcome, StreamReply
 
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -20,31 +20,38 @@ TRUNCATED = "kernel.truncated"  # in ASGI's `state`, set by a server whose clien
 log = get_logger()
 
 
-async def read_body(
-    request: Interruptible, scope: MutableMapping[str, Any], announced: int, limit: int, seconds: float
-) -> bytes:
+async def read_body(request: Interruptible, scope: Message, announced: int, limit: int, seconds: float) -> bytes:
     """Read a whole request body, of `announced` bytes if that is known; `Exchange.read` tells what it raises."""
     if request.may_watch:
         raise RuntimeError("the body of this request was read already")
     _check_size(announced, limit)
-    timer = request.loop.call_later(
-        seconds, lambda: request.interrupt(_rejection(408, f"the request body did not arrive within {seconds:g} s"))
-    )
-    parts, size, more = list[bytes](), 0, True
-    try:
-        with request.interruptible():
-            while more:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone("the client hung up in the middle of its body")
-                parts.append(part := message.get("body", b""))
-                _check_size(size := size + len(part), limit)
-                more = message.get("more_body", False)
-                if more and scope.get("state", {}).get(TRUNCATED):
-                    raise _rejection(400, "the request body ended before its announced length")
-    finally:
-        timer.cancel()
+    if request.reason is not None:
+        raise request.reason
+    body = begin(_gather(request, scope, limit))  # most are there already, and need no clock
+    if not isinstance(body, bytes):
+        late = f"the request body did not arrive within {seconds:g} s"
+        timer = request.loop.call_later(seconds, lambda: request.interrupt(_rejection(408, late)))
+        try:
+            with request.interruptible():
+                body = await body
+        finally:
+            timer.cancel()
     request.may_watch = True
+    return body
+
+
+async def _gather(request: Interruptible, scope: Message, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("the client hung up in the middle of its body")
+        parts.append(part := message.get("body", b""))
+        _check_size(size := size + len(part), limit)
+        more = message.get("more_body", False)
+        if more and scope.get("state", {}).get(TRUNCATED):
+            raise _rejection(400, "the request body ended before its announced length")
     return b"".join(parts)
 
 
@@ -60,19 +67,26 @@ def _rejection(status: int, message: str, code: str | None = None) -> Rejection:
 
 def sendable_headers(reply: BytesReply | StreamReply) -> Headers:
     """The reply's headers but for lengths, which are the server's; raises `ValueError` for what cannot be sent."""
-    for name, value in reply.headers:
-        if not NAME.fullmatch(name) or CONTROL.search(value):
-            raise ValueError(f"header {name!r} cannot be sent")
     if not 200 <= reply.status <= 599:
         raise ValueError(f"status {reply.status} cannot be sent")
-    return [pair for pair in reply.headers if pair[0].lower() not in LENGTHS]
+    headers: Headers = []
+    for pair in reply.headers:
+        name, value = pair
+        if not NAME.fullmatch(name) or CONTROL.search(value):
+            raise ValueError(f"header {name!r} cannot be sent")
+        if name.lower() not in LENGTHS:
+            headers.append(pair)
+    return headers
 
 
 async def write_bytes(reply: BytesReply, send: Send, headers: Headers) -> None:
-    """Write a whole answer with `headers` and its length."""
-    headers = [*headers, (b"content-length", b"%d" % len(reply.body))]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
+    """Write a whole answer with `headers`, and its length."""
+    headers.append((b"content-length", b"%d" % len(reply.body)))
+    try:  # a context manager costs more than all else here
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body})
+    except OSError:  # a server says so that it cannot write to the client any more
+        pass
 
 
 async def write_stream(reply: StreamReply, send: Send, headers: Headers, request: Interruptible) -> Outcome:

@@ -150,3 +150,35 @@ async def test_many_parts_are_joined_once() -> None:
     """Thousands of them are no quadratic work, and none is lost."""
     exchange = exchange_of(*(part(b"%05d" % number) for number in range(20_000)), part(b"", more=False))
     assert await exchange.read(100_000) == b"".join(b"%05d" % number for number in range(20_000))
+
+
+async def test_a_body_that_is_there_needs_no_clock() -> None:
+    """Nor a turn of the loop."""
+    exchange = exchange_of(part(b"a"), part(b"b", more=False))
+    with patch.object(exchange.loop, "call_later", side_effect=AssertionError), pytest.raises(StopIteration) as ended:
+        exchange.read(10).send(None)
+    assert ended.value.value == b"ab"
+
+
+async def test_a_body_that_comes_in_waits_is_read_whole() -> None:
+    """The task waits for each as it would have done."""
+    inbox = asyncio.Queue[MutableMapping[str, Any]]()
+
+    async def receive() -> MutableMapping[str, Any]:
+        await asyncio.sleep(0)
+        return await inbox.get()
+
+    exchange = Exchange(TEST, {"type": "http", "headers": []}, receive)
+    reading = asyncio.create_task(exchange.read(10))
+    for message in (part(b"a"), part(b"b"), part(b"c", more=False)):
+        await turn()
+        inbox.put_nowait(message)
+    assert await reading == b"abc"
+
+
+async def test_a_request_that_was_interrupted_before_is_not_read() -> None:
+    """The reason is raised at once."""
+    exchange = exchange_of(part(b"a", more=False))
+    exchange.interrupt(Rejection(503, "shutting down"))
+    with pytest.raises(Rejection, match="shutting down"):
+        await exchange.read(10)
