@@ -9,6 +9,7 @@ from plugins.dispatch.rejections import ERROR_LIMIT, event_rejection, worker_rej
 from plugins.sse import DONE, events
 
 _EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
+_EVENTS: Final = "text/event-stream"
 _JSON: Final = frozenset(("", "application/json"))
 _OPENINGS: Final = frozenset(("response.created", "response.queued", "response.in_progress", "message_start", "ping"))
 
@@ -20,6 +21,9 @@ async def check_head(response: Response, *, stream: bool) -> None:
         WorkerRejection: the worker answered with a status of 400 or more.
         MalformedFault: 502, it answered with something else.
     """
+    traits = response.traits
+    if response.status == 200 and (traits.kind == _EVENTS) is stream and traits.encoding == "identity":
+        return
     if response.status >= 400:
         try:
             body = await read_whole(response, ERROR_LIMIT)
@@ -28,20 +32,9 @@ async def check_head(response: Response, *, stream: bool) -> None:
         raise worker_rejection(response.status, body, response.headers)
     if response.status != 200:
         raise MalformedFault(f"status {response.status}")
-    if (_kind_of(response) == "text/event-stream") is not stream:
+    if (traits.kind == _EVENTS) is not stream:
         raise MalformedFault(f"content type {response.headers.get('content-type', '')!r:.100}")
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding.strip().lower() != "identity":
-        raise MalformedFault(f"content encoding {encoding!r:.100}")
-
-
-def _kind_of(response: Response) -> str:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def _has_length(response: Response) -> bool:
-    """Whether a connection that breaks too soon cannot be taken for the body's end."""
-    return "content-length" in response.headers or "transfer-encoding" in response.headers
+    raise MalformedFault(f"content encoding {response.headers.get('content-encoding', '')!r:.100}")
 
 
 def check_first(response: Response, chunk: bytes) -> None:
@@ -95,12 +88,12 @@ def check_relayed(response: Response, answer: bytes) -> None:
     Raises:
         MalformedFault: 502, it is cut, or a page that something else than a worker made.
     """
-    kind = _kind_of(response)
+    kind = response.traits.kind
     if kind in _JSON or kind.endswith("+json"):
         check_whole(response, answer, array=True)
     elif kind == "text/html":
         raise MalformedFault("a page in place of an answer")
-    elif not _has_length(response):
+    elif not response.traits.bounded:
         raise MalformedFault("a body without a length may have ended too soon")
 
 
@@ -114,7 +107,7 @@ def check_whole(response: Response, answer: bytes, *, array: bool = False) -> No
     whole = body.startswith(b"{") and body.endswith(b"}")
     if not whole and not (array and body.startswith(b"[") and body.endswith(b"]")):
         raise MalformedFault("the body is no JSON object")
-    if not _has_length(response):
+    if not response.traits.bounded:
         try:
             orjson.loads(body)
         except orjson.JSONDecodeError as error:

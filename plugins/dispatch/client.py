@@ -86,6 +86,28 @@ class Call:
     on_sent: Callable[[], None] | None = None
 
 
+@frozen(eq=False)
+class Traits:
+    """What the headers of an answer say of its body.
+
+    `kind` and `encoding` are in lower case, without parameters. A connection that breaks too soon cannot be taken for
+    the end of a body that is `bounded`.
+    """
+
+    kind: str
+    encoding: str
+    bounded: bool
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> "Traits":
+        """Read them."""
+        return cls(
+            headers.get("content-type", "").partition(";")[0].strip().lower(),
+            headers.get("content-encoding", "identity").strip().lower(),
+            "content-length" in headers or "transfer-encoding" in headers,
+        )
+
+
 class Response(Protocol):
     """An answer whose head has come in."""
 
@@ -99,6 +121,11 @@ class Response(Protocol):
         """The headers; names are found in any case."""
         ...
 
+    @property
+    def traits(self) -> Traits:
+        """What the headers say of the body."""
+        ...
+
     async def chunk(self) -> bytes:
         """The bytes of the body that have come in since the last call; empty at its end.
 
@@ -106,6 +133,10 @@ class Response(Protocol):
             TransportFault: the connection broke before the end.
             TimeoutFault: nothing came in time.
         """
+        ...
+
+    def rest(self) -> bytes | None:
+        """What `chunk` would give up to the body's end, if it has come in already; None: ask `chunk`."""
         ...
 
     def close(self) -> None:
@@ -144,9 +175,14 @@ async def read_whole(response: Response, limit: int) -> bytes:
     """
     parts: list[bytes] = []
     size = 0
-    while chunk := await response.chunk():
+    rest = response.rest()
+    while rest is None:
+        chunk = await response.chunk()
         size += len(chunk)
         if size > limit:
             raise MalformedFault(f"the body is longer than {limit} bytes")
         parts.append(chunk)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        rest = response.rest() if chunk else b""
+    if size + len(rest) > limit:
+        raise MalformedFault(f"the body is longer than {limit} bytes")
+    return b"".join((*parts, rest)) if parts else rest

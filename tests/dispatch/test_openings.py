@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from plugins.dispatch.answers import check_first
-from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.client import MalformedFault, Traits
 from plugins.dispatch.opening import Opening
 from plugins.slots import WorkerRejection
 
@@ -29,11 +29,15 @@ class Chunks:
 
     def __init__(self, *chunks: bytes) -> None:
         self.headers: Mapping[str, str] = {"retry-after": "7", "x-secret": "1"}
+        self.traits = Traits.of(self.headers)
         self._chunks = [*chunks, b""]
 
     async def chunk(self) -> bytes:
         """The next piece."""
         return self._chunks.pop(0)
+
+    def rest(self) -> bytes | None:
+        """Nobody asks."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -22,6 +22,7 @@ from plugins.dispatch.client import (
     Response,
     StaleFault,
     TimeoutFault,
+    Traits,
     TransportFault,
 )
 from plugins.dispatch.transports.tls import TlsConfig
@@ -129,19 +130,23 @@ class AiohttpClient:
 class _Response:
     """An answer of aiohttp's."""
 
-    __slots__ = ("_content", "_response", "headers", "status")
+    __slots__ = ("_content", "_response", "headers", "status", "traits")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self._content = response.content
         self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
+        self.traits = Traits.of(response.headers)
 
     async def chunk(self) -> bytes:
         try:
             return await self._content.readany()
         except _FOREIGN as error:
             raise _fault(error) from error
+
+    def rest(self) -> bytes | None:
+        return None
 
     def close(self) -> None:
         self._response.close()

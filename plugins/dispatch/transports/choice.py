@@ -38,25 +38,28 @@ class ChosenClient:
         self._keep_alive_seconds = keep_alive_seconds
         self._tls = tls
         self._clients: dict[Transport, Client] = {}
+        self._by_scheme: dict[str, Client] = {}
 
     def send(self, call: Call, *, fresh: bool = False) -> Coroutine[Any, Any, Response]:
         """See `Client`."""
-        secure = call.url.startswith("https:")
-        if secure and self._secure == "lean":  # a discovery found it
-            return _refuse()
-        transport = self._secure if secure else self._plain
-        client = self._clients.get(transport) or self._make(transport)
-        return client.send(call, fresh=fresh)
+        client = self._by_scheme.get(call.url[:6]) or self._choose(secure=call.url.startswith("https:"))
+        return _refuse() if client is None else client.send(call, fresh=fresh)
 
     async def close(self) -> None:
         """See `Client`."""
         for client in self._clients.values():
             await client.close()
 
-    def _make(self, transport: Transport) -> Client:
-        seconds = self._keep_alive_seconds
-        client = LeanClient(seconds) if transport == "lean" else AiohttpClient(seconds, self._tls)
-        self._clients[transport] = client
+    def _choose(self, *, secure: bool) -> Client | None:
+        transport = self._secure if secure else self._plain
+        if secure and transport == "lean":  # a discovery found it
+            return None
+        client = self._clients.get(transport)
+        if client is None:
+            seconds = self._keep_alive_seconds
+            client = LeanClient(seconds) if transport == "lean" else AiohttpClient(seconds, self._tls)
+            self._clients[transport] = client
+        self._by_scheme["https:" if secure else "http:/"] = client
         return client
 
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from kernel import COMPLETED, Endpoint, Outcome
-from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.client import MalformedFault, Traits
 from plugins.dispatch.editing import EventEditor
 from plugins.dispatch.engine import Handoff, Request
 from plugins.dispatch.engines.bodies import append, raw_member
@@ -124,11 +124,15 @@ class Chunks:
 
     def __init__(self, *chunks: bytes) -> None:
         self.headers: dict[str, str] = {}
+        self.traits = Traits.of(self.headers)
         self._chunks = [*chunks, b""]
 
     async def chunk(self) -> bytes:
         """The next piece."""
         return self._chunks.pop(0)
+
+    def rest(self) -> bytes | None:
+        """Nobody asks."""
 
     def close(self) -> None:
         """Nothing is open."""

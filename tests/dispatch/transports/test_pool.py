@@ -57,7 +57,7 @@ async def test_each_connection_has_its_own_time(client: LeanClient, clock: Clock
         clock.move(KEPT_SECONDS * 0.6)
         await server.until(lambda: server.open == 1)
         assert list(pool._idle) == [second]
-        assert not first.usable
+        assert first.is_closing()
         clock.move(KEPT_SECONDS / 2)
         await server.until_left()
         assert (pool._idle, pool._open, pool._timer) == ({}, set(), None)

@@ -5,12 +5,14 @@ from typing import Final
 
 from plugins.dispatch.client import Call, ConnectFault, Response
 from plugins.dispatch.transports.lean.pool import ConnectionPool
-from plugins.dispatch.transports.lean.request import locate, write_head
+from plugins.dispatch.transports.lean.request import Target, locate, write_head
 
 _FOREVER: Final = float("inf")
 
 ORIGINS: Final = 64
 """So many are remembered without a look at which of them have connections; as workers come and go, most have none."""
+
+ROUTES: Final = 4096
 
 
 class LeanClient:
@@ -20,6 +22,7 @@ class LeanClient:
         self._keep_alive_seconds = keep_alive_seconds
         self._loop = asyncio.get_running_loop()
         self._pools: dict[tuple[str, int], ConnectionPool] = {}
+        self._routes: dict[tuple[str, str], tuple[ConnectionPool, Target]] = {}
         self._many = ORIGINS
         self._closed = False
 
@@ -31,11 +34,8 @@ class LeanClient:
         """
         if self._closed:
             raise ConnectFault("the client is closed")
-        target = locate(call.method, call.url)
-        head = write_head(call, target.lines, close=fresh)
-        pool = self._pools.get(target.origin)
-        if pool is None:
-            pool = self._add(target.origin)
+        pool, target = self._routes.get((call.method, call.url)) or self._find(call.method, call.url)
+        head = write_head(call, target, close=fresh)
         now = self._loop.time()
         until = _FOREVER if call.limits.total is None else now + call.limits.total
         connection = None if fresh else pool.take(now)
@@ -45,7 +45,14 @@ class LeanClient:
         response = connection.begin(call, head, now, until, last=fresh)
         if call.on_sent is not None:
             call.on_sent()
-        await response.head()
+        try:
+            while not response.status and response.carrier is not None:
+                await connection.expect()
+        except asyncio.CancelledError:
+            response.close()
+            raise
+        if not response.status:
+            raise response.fault()
         return response
 
     async def close(self) -> None:
@@ -54,9 +61,19 @@ class LeanClient:
         for pool in self._pools.values():
             await pool.close()
 
+    def _find(self, method: str, url: str) -> tuple[ConnectionPool, Target]:
+        """The connections for a URL, and what a request for it is written with; remembered for the next one."""
+        target = locate(method, url)
+        pool = self._pools.get(target.origin) or self._add(target.origin)
+        if len(self._routes) >= ROUTES:
+            self._routes.clear()
+        route = self._routes[method, url] = (pool, target)
+        return route
+
     def _add(self, origin: tuple[str, int]) -> ConnectionPool:
         if len(self._pools) >= self._many:
             self._pools = {known: pool for known, pool in self._pools.items() if pool.in_use}
+            self._routes.clear()
             self._many = max(ORIGINS, 2 * len(self._pools))
         pool = self._pools[origin] = ConnectionPool(origin, self._keep_alive_seconds, self._loop)
         return pool

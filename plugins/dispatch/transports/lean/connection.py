@@ -1,9 +1,11 @@
 """One connection to a worker: it writes requests, hands what comes back to the answer, and limits the wait for it."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from plugins.dispatch.client import Call, TimeoutFault, TransportFault
+from plugins.dispatch.transports.lean.repeats import Repeats
 from plugins.dispatch.transports.lean.response import LeanResponse
 
 STALE_SECONDS: Final = 1.0
@@ -18,6 +20,11 @@ _FOREVER: Final = float("inf")
 
 class Home(Protocol):
     """Where a connection belongs."""
+
+    @property
+    def repeats(self) -> Repeats:
+        """What its worker's heads have in common."""
+        ...
 
     def keep(self, connection: "Connection") -> None:
         """It is idle, and can be used again."""
@@ -40,8 +47,11 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_began", "_due", "_full", "_home", "_last", "_loop", "_read", "_response", "_timer", "_timer_due",
-        "_transport", "_unsent", "_until", "_used", "_waiter",
+        "_transport", "_unsent", "_until", "_used", "_waiter", "is_closing",
     )  # fmt: skip
+
+    is_closing: Callable[[], bool]
+    """Whether it is closing; the transport's own method, since it is asked about each connection that is used again."""
 
     _transport: asyncio.Transport
     _began: float
@@ -60,38 +70,38 @@ class Connection(asyncio.Protocol):
         self._full = False
         self._used = False
 
-    @property
-    def usable(self) -> bool:
-        """Whether it is not closing."""
-        return not self._transport.is_closing()
-
     def begin(self, call: Call, head: bytes, now: float, until: float, *, last: bool) -> LeanResponse:
         """Write a request whose answer must have ended at `until`, in the loop's time; `last`: no other follows."""
         self._began, self._until, self._read, self._last = now, until, call.limits.read, last
-        self._response = response = LeanResponse(self, call.method)
+        if until < self._timer_due:
+            self._set_timer(until)
+        self._response = response = LeanResponse(self, call.method, self._home.repeats)
         body = call.body
-        if len(body) > PIECE:
+        if len(body) <= PIECE:
+            self._transport.write(head + body)
+        else:
             self._unsent = memoryview(body)[PIECE:]
-            body = body[:PIECE]
-        self._transport.write(head + body)
-        if self._unsent is not None:
+            self._transport.write(head + body[:PIECE])
             self._send_more()
         return response
 
     def expect(self) -> "asyncio.Future[None]":
         """See `Carrier`."""
+        if self._read is not None:
+            self._due = due = self._loop.time() + self._read
+            if due < self._timer_due:
+                self._set_timer(due)
         self._waiter = waiter = self._loop.create_future()
-        self._prolong()
         return waiter
 
     def hold(self) -> None:
         """See `Carrier`."""
-        if self.usable:
+        if not self.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """See `Carrier`."""
-        if self.usable:
+        if not self.is_closing():
             self._transport.resume_reading()
 
     def cut_request(self) -> None:
@@ -102,8 +112,8 @@ class Connection(asyncio.Protocol):
     def finish(self, *, keep: bool) -> None:
         """See `Carrier`."""
         self._response = None
-        all_sent = self._unsent is None and not self._full and not self._transport.get_write_buffer_size()
-        if keep and not self._last and all_sent:
+        all_sent = self._unsent is None and not self._full
+        if keep and not self._last and all_sent and not self._transport.get_write_buffer_size():
             self._used = True
             self._home.keep(self)
         else:
@@ -126,14 +136,16 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Hear from the loop that the connection is there."""
         self._transport = cast("asyncio.Transport", transport)
+        self.is_closing = transport.is_closing
 
     def data_received(self, data: bytes) -> None:
         """Hear from the loop what has come in."""
-        if self._response is None:  # nobody asked: whatever it is, it must not become the next answer
+        response = self._response
+        if response is None:  # nobody asked: whatever it is, it must not become the next answer
             self.abort()
-        else:
-            self._response.feed(data)
-            self._wake()
+            return
+        response.feed(data)
+        self._wake()
 
     def eof_received(self) -> None:
         """Hear from the loop that nothing more comes in; then there is no use in sending either."""
@@ -154,11 +166,12 @@ class Connection(asyncio.Protocol):
         """Hear from the loop that it does now."""
         self._full = False
         if self._unsent is not None:
-            self._prolong()
+            if self._read is not None:  # something moved, so that the time until the next read begins anew
+                self._due = self._loop.time() + self._read
             self._send_more()
 
     def _send_more(self) -> None:
-        while self._unsent and not self._full and self.usable:
+        while self._unsent and not self._full and not self.is_closing():
             piece, self._unsent = self._unsent[:PIECE], self._unsent[PIECE:] or None
             self._transport.write(piece)
 
@@ -174,13 +187,6 @@ class Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def _prolong(self) -> None:
-        """Something moved, so that the time until the next read begins anew."""
-        due = self._until if self._read is None else min(self._loop.time() + self._read, self._until)
-        self._due = due
-        if due < self._timer_due:
-            self._set_timer(due)
-
     def _set_timer(self, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -191,7 +197,7 @@ class Connection(asyncio.Protocol):
         self._timer, self._timer_due = None, _FOREVER
         if self._response is None:
             return
-        due = self._until if self._waiter is None else self._due
+        due = self._until if self._waiter is None or self._read is None else min(self._due, self._until)
         if self._loop.time() + _TICK >= due:
             self._response.fail(TimeoutFault, "not ended in time" if due == self._until else "silent for too long")
         elif due < _FOREVER:

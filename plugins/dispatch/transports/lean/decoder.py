@@ -5,7 +5,7 @@ from typing import Final
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from plugins.dispatch.client import MalformedFault
-from plugins.dispatch.transports.lean.head import Head, frame, read_headers
+from plugins.dispatch.transports.lean.head import HEAD_END, Head, frame, read_headers
 
 HEAD_LIMIT: Final = 80 * 1024
 """TensorRT-LLM workers put a request's metrics into headers of up to this size; interim answers count in."""
@@ -13,7 +13,6 @@ HEAD_LIMIT: Final = 80 * 1024
 SILENCE_LIMIT: Final = 64 * 1024
 """Bytes of chunk sizes, extensions and trailers that may come without a byte of the body."""
 
-_HEAD_END: Final = b"\r\n\r\n"
 _BODY_END: Final = b"0\r\n\r\n"
 _VERSIONS: Final = ("1.1", "1.0")
 
@@ -43,6 +42,9 @@ class _Events:
         self.ended = True
 
 
+_OF_CHUNKS: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
 class Decoder:
     """Reads one answer to a request with `method`, and puts the contents of its chunks into `parts`.
 
@@ -61,6 +63,13 @@ class Decoder:
         self.received = 0
         self.whole = False
 
+    @classmethod
+    def of_chunks(cls, parts: list[bytes]) -> "Decoder":
+        """One for an answer whose head was read, and maybe some of its chunks."""
+        decoder = cls("POST", parts)
+        decoder.read_head(_OF_CHUNKS)
+        return decoder
+
     def read_head(self, data: bytes) -> tuple[Head, bytes] | None:
         """Take in bytes of the head; when it is complete, it and what came behind it.
 
@@ -71,8 +80,8 @@ class Decoder:
             if not self._last and data[0] != ord("H"):  # the parser takes empty lines and other protocols, too
                 raise MalformedFault(f"no answer of HTTP: {data[:20]!r}")
             window = self._last + data
-            end = window.find(_HEAD_END)
-            size = len(data) if end < 0 else end + len(_HEAD_END) - len(self._last)
+            end = window.find(HEAD_END)
+            size = len(data) if end < 0 else end + len(HEAD_END) - len(self._last)
             self.received += size
             if self.received > HEAD_LIMIT:
                 raise MalformedFault(f"a head of more than {HEAD_LIMIT} bytes")
@@ -80,7 +89,7 @@ class Decoder:
             if self._events.complete is (end < 0):
                 raise MalformedFault("a head with an unclear end")
             if end < 0:
-                self._last = window[-len(_HEAD_END) + 1 :]
+                self._last = window[-len(HEAD_END) + 1 :]
                 return None
             data = data[size:]
             head = self._close_head()
@@ -94,20 +103,20 @@ class Decoder:
         Raises:
             MalformedFault: they are no chunks.
         """
-        count = len(self._parts)
         clean = True
         try:
-            self._feed(data)
-        except MalformedFault:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
             if not self._events.ended:
-                raise
+                raise _malformed(error) from error
             clean = False
-        self._last = (data if len(data) >= len(_BODY_END) else self._last + data)[-len(_BODY_END) :]
+        size = len(data)
+        self._last = data[-5:] if size > 4 else (self._last + data)[-5:]
         if self._events.ended:
             # the parser skips empty lines between answers, and does not say where trailers end
-            self.whole = clean and self._last.endswith(_BODY_END)
+            self.whole = clean and self._last == _BODY_END
             return True
-        self._silence = self._silence + len(data) if len(self._parts) == count else 0
+        self._silence = 0 if self._parts else self._silence + size
         if self._silence > SILENCE_LIMIT:
             raise MalformedFault(f"{self._silence} bytes of chunks without any content")
         return False
@@ -128,4 +137,8 @@ class Decoder:
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
-            raise MalformedFault(f"{type(error).__name__}: {error}") from error
+            raise _malformed(error) from error
+
+
+def _malformed(error: Exception) -> MalformedFault:
+    return MalformedFault(f"{type(error).__name__}: {error}")

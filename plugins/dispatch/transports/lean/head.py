@@ -5,9 +5,11 @@ from typing import Final, TypeVar, overload
 
 from attrs import define
 
-from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.client import MalformedFault, Traits
 
 T = TypeVar("T")
+
+HEAD_END: Final = b"\r\n\r\n"
 
 FIELD_LIMIT: Final = 256
 """Headers of one answer."""
@@ -32,6 +34,10 @@ class Headers(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
+
+    def resized(self, length: int) -> "Headers":
+        """The same with another length of the body."""
+        return Headers(self._values | {"content-length": str(length)})
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.lower() in self._values
@@ -66,6 +72,7 @@ class Head:
     headers: Headers
     length: int
     keep: bool
+    traits: Traits
 
 
 def read_headers(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -101,7 +108,7 @@ def frame(method: str, status: int, version: str, values: dict[str, str]) -> Hea
     else:
         size = UNTIL_CLOSED if length is None else int(length)
     keep = _is_kept(version, values.get("connection")) and not (status == 204 and (coding or length))
-    return Head(status, Headers(values), size, keep)
+    return Head(status, Headers(values), size, keep, Traits.of(values))
 
 
 def _is_kept(version: str, connection: str | None) -> bool:

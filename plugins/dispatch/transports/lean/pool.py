@@ -7,6 +7,7 @@ from typing import Final
 
 from plugins.dispatch.client import ConnectFault, Limits, TimeoutFault
 from plugins.dispatch.transports.lean.connection import Connection
+from plugins.dispatch.transports.lean.repeats import Repeats
 
 RESOLVED_SECONDS: Final = 10.0
 """How long the addresses of a name are used."""
@@ -16,6 +17,7 @@ class ConnectionPool:
     """Keeps idle connections for `keep_alive_seconds`, without a limit to their number; the last one is used first."""
 
     def __init__(self, origin: tuple[str, int], keep_alive_seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.repeats = Repeats()
         self._host, self._port = origin
         self._seconds = keep_alive_seconds
         self._loop = loop
@@ -37,7 +39,7 @@ class ConnectionPool:
         """A connection that was kept, if there is one."""
         while self._idle:
             connection, since = self._idle.popitem()
-            if now - since < self._seconds and connection.usable:
+            if now - since < self._seconds and not connection.is_closing():
                 return connection
             connection.abort()
         return None
@@ -129,7 +131,7 @@ class ConnectionPool:
     async def _open_to(self, address: str) -> Connection:
         loop = self._loop
         _, connection = await loop.create_connection(lambda: Connection(self, loop), address, self._port)
-        if self._closed or not connection.usable:
+        if self._closed or connection.is_closing():
             connection.abort()
             raise ConnectionAbortedError("closed at once")
         self._open.add(connection)

@@ -1,11 +1,11 @@
 """The bytes of a request's head."""
 
 import re
-from functools import lru_cache
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from attrs import frozen
+from attrs import field, frozen
 
 from plugins.dispatch.client import Call
 
@@ -16,6 +16,11 @@ _OWN: Final = frozenset(
 """Headers about the connection and the body's length, which only the client itself can know."""
 
 _WITH_BODY: Final = frozenset(("PATCH", "POST", "PUT"))
+_BAD_VALUE: Final = "a header's value is printable ASCII"
+
+
+FORMS: Final = 32
+"""Sets of header names of requests to one URL whose heads are remembered, but for the values."""
 
 
 @frozen(eq=False)
@@ -24,9 +29,9 @@ class Target:
 
     origin: tuple[str, int]
     lines: str
+    forms: dict[tuple[object, ...], str] = field(factory=dict)
 
 
-@lru_cache(maxsize=4096)
 def locate(method: str, url: str) -> Target:
     """The target of a URL.
 
@@ -47,27 +52,36 @@ def locate(method: str, url: str) -> Target:
     return Target((parts.hostname, port), f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\n")
 
 
-def write_head(call: Call, lines: str, *, close: bool) -> bytes:
-    """The head of a request whose first lines are `lines`; with `close` it is the last one on its connection.
+def write_head(call: Call, target: Target, *, close: bool) -> bytes:
+    """The head of a request to `target`; with `close` it is the last one on its connection.
 
     Raises:
         ValueError: a header is none, or its value is not printable ASCII, or only the client may set it.
     """
     headers, size = call.headers, len(call.body)
-    values = tuple(headers.values())
-    together = "".join(values)
-    if not (together.isascii() and together.isprintable()):
-        raise ValueError("a header's value is printable ASCII")
-    fields = _template(tuple(headers)) % values
-    length = f"content-length: {size}\r\n" if size or call.method in _WITH_BODY else ""
-    ending = "connection: close\r\n\r\n" if close else "\r\n"
-    return f"{lines}{fields}{length}{ending}".encode("ascii")
+    sized = size > 0 or call.method in _WITH_BODY
+    form = target.forms.get((close, sized, *headers)) or _add_form(target, headers, close=close, sized=sized)
+    values = (*headers.values(),)
+    try:
+        head = (form % (*values, size) if sized else form % values).encode("ascii")
+    except UnicodeEncodeError:
+        raise ValueError(_BAD_VALUE) from None
+    if not "".join(values).isprintable():
+        raise ValueError(_BAD_VALUE)
+    return head
 
 
-@lru_cache(maxsize=256)
-def _template(names: tuple[str, ...]) -> str:
-    """The lines of headers with these names, in the form that takes their values by `%`."""
+def _add_form(target: Target, names: Iterable[str], *, close: bool, sized: bool) -> str:
+    """A head with headers of these names, in the form that takes their values, and the length, by `%`."""
     for name in names:
         if not _TOKEN.fullmatch(name) or name.lower() in _OWN:
             raise ValueError(f"the header {name!r:.40} cannot be sent")
-    return "".join(f"{name.replace('%', '%%')}: %s\r\n" for name in names)
+    lines = [target.lines.replace("%", "%%"), *(f"{name.replace('%', '%%')}: %s\r\n" for name in names)]
+    if sized:
+        lines.append("content-length: %d\r\n")
+    if close:
+        lines.append("connection: close\r\n")
+    if len(target.forms) >= FORMS:
+        target.forms.clear()
+    form = target.forms[close, sized, *names] = "".join((*lines, "\r\n"))
+    return form

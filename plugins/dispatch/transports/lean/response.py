@@ -2,154 +2,170 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
-from plugins.dispatch.client import Fault, MalformedFault, StaleFault, TransportFault
+from plugins.dispatch.client import Fault, MalformedFault, StaleFault, Traits, TransportFault
+from plugins.dispatch.transports.lean.carrier import Carrier
 from plugins.dispatch.transports.lean.decoder import Decoder
 from plugins.dispatch.transports.lean.head import CHUNKED, UNTIL_CLOSED, Head
+from plugins.dispatch.transports.lean.repeats import Repeats
 
 HIGH_WATER: Final = 256 * 1024
 """Bytes that wait to be taken; with more, the connection is not read from until all were taken."""
 
 
-class Carrier(Protocol):
-    """What an answer asks of its connection."""
-
-    def expect(self) -> "asyncio.Future[None]":
-        """What is done when more has come in, or nothing will."""
-        ...
-
-    def hold(self) -> None:
-        """Do not read on for now."""
-        ...
-
-    def resume(self) -> None:
-        """Read on."""
-        ...
-
-    def cut_request(self) -> None:
-        """Leave out what was not sent yet."""
-        ...
-
-    def finish(self, *, keep: bool) -> None:
-        """The answer has come in whole; with `keep` the connection can carry another one."""
-        ...
-
-    def abort(self) -> None:
-        """Close at once."""
-        ...
-
-
 class LeanResponse:
     """See `Response`. Its connection is free when the last byte has come in, which may be before that is taken."""
 
-    __slots__ = ("_carrier", "_decoder", "_failure", "_held", "_keep", "_left", "_parts", "_size", "headers", "status")
+    __slots__ = (
+        "_decoder", "_failure", "_head", "_held", "_left", "_length", "_method", "_parts", "_repeats", "_size",
+        "carrier", "status", "traits",
+    )  # fmt: skip
 
-    def __init__(self, carrier: Carrier, method: str) -> None:
+    carrier: Carrier | None
+    """None once nothing more will come."""
+
+    status: int
+    """0 until the head has come in."""
+
+    traits: Traits
+    _head: Head
+    _length: int
+
+    def __init__(self, carrier: Carrier, method: str, repeats: Repeats) -> None:
         self.status = 0
-        self.headers: Mapping[str, str] = {}
-        self._carrier: Carrier | None = carrier
+        self.carrier = carrier
+        self._method = method
+        self._repeats = repeats
         self._parts: list[bytes] = []
-        self._decoder = Decoder(method, self._parts)
+        self._decoder: Decoder | None = None
         self._failure: tuple[type[Fault], str] | None = None
         self._left = 0
         self._size = 0
-        self._keep = False
         self._held = False
 
-    async def head(self) -> None:
-        """Return when the head has come in; raises as `Client.send` does."""
-        while not self.status and self._carrier is not None:
-            try:
-                await self._carrier.expect()
-            except asyncio.CancelledError:
-                self.close()
-                raise
-        if not self.status:
-            raise self._fault()
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """See `Response`."""
+        head, length = self._head, self._length
+        return head.headers if length == head.length else head.headers.resized(length)
 
     async def chunk(self) -> bytes:
         """See `Response`. What arrived before a fault is given first; cancelled, it closes the connection."""
         parts = self._parts
-        while not parts and self._carrier is not None:
+        while not parts:
+            carrier = self.carrier
+            if carrier is None:
+                if self._failure is not None:
+                    raise self.fault()
+                return b""
             try:
-                await self._carrier.expect()
+                await carrier.expect()
             except asyncio.CancelledError:
                 self.close()
                 raise
+        data = parts.pop()
         if parts:
-            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.append(data)
+            data = b"".join(parts)
             parts.clear()
-            self._size = 0
-            if self._held and self._carrier is not None:
-                self._held = False
-                self._carrier.resume()
-            return data
-        if self._failure is not None:
-            raise self._fault()
-        return b""
+        self._size = 0
+        if self._held and self.carrier is not None:
+            self._held = False
+            self.carrier.resume()
+        return data
+
+    def rest(self) -> bytes | None:
+        """See `Response`."""
+        if self.carrier is not None or self._failure is not None:
+            return None
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
 
     def close(self) -> None:
         """See `Response`."""
-        self.fail(TransportFault, "closed by its reader")
+        if self.carrier is not None:
+            self.fail(TransportFault, "closed by its reader")
         self._parts.clear()
 
     def feed(self, data: bytes) -> None:
         """Take in bytes from the connection."""
         try:
-            self._take(data)
+            body = data if self.status else self._read_head(data)
+            if body is None:
+                return
+            decoder = self._decoder
+            if decoder is None:
+                self._read_plain(body)
+            elif body and decoder.read_chunks(body):
+                self._finish(keep=decoder.whole)
         except MalformedFault as fault:
             self.fail(MalformedFault, fault.detail)
+            return
+        if self.carrier is not None:
+            self._size += len(body)
+            if self._size > HIGH_WATER and self._parts and not self._held:
+                self._held = True
+                self.carrier.hold()
 
     def lose(self, error: Exception | None, *, stale: bool) -> None:
         """Hear that nothing more will come, and by what error. `stale`: it may have been so before the request."""
         if self.status and self._left == UNTIL_CLOSED and error is None:
             self._finish(keep=False)
             return
-        kind = StaleFault if stale and not self._decoder.received else TransportFault
+        unheard = not self.status and self._decoder is None
+        kind = StaleFault if stale and unheard else TransportFault
         self.fail(kind, "closed by the worker" if error is None else f"{type(error).__name__}: {error}")
 
     def fail(self, kind: type[Fault], detail: str) -> None:
         """End with a fault and close the connection, unless the answer is complete."""
-        carrier, self._carrier = self._carrier, None
+        carrier, self.carrier = self.carrier, None
         if carrier is not None:
             self._failure = (kind, detail)
             carrier.abort()
 
-    def _fault(self) -> Fault:
+    def fault(self) -> Fault:
+        """Why nothing more will come."""
         kind, detail = self._failure or (TransportFault, "closed")
         return kind(detail)
 
-    def _take(self, data: bytes) -> None:
-        if not self.status:
-            found = self._decoder.read_head(data)
+    def _read_head(self, data: bytes) -> bytes | None:
+        """Take in bytes of the head; returns what came behind it, None while it is not complete."""
+        known = self._repeats.recall(data) if self._decoder is None and self._method != "HEAD" else None
+        if known is not None:
+            head, length, start = known
+            rest = data[start:]
+            decoder = Decoder.of_chunks(self._parts) if length == CHUNKED else None
+        else:
+            self._decoder = decoder = self._decoder or Decoder(self._method, self._parts)
+            found = decoder.read_head(data)
             if found is None:
-                return
-            head, data = found
-            self._open(head)
-        left = self._left
-        if left == CHUNKED:
-            if data and self._decoder.read_chunks(data):
-                self._finish(keep=self._decoder.whole)
-        elif len(data) >= left >= 0:
+                return None
+            head, rest = found
+            length = head.length
+            if self._method != "HEAD" and decoder.received == len(data) - len(rest):
+                self._repeats.remember(data[: decoder.received], head)
+        self._head, self._length, self._left = head, length, length
+        self._decoder = decoder if length == CHUNKED else None
+        self.status, self.traits = head.status, head.traits
+        if head.status >= 400 and self.carrier is not None:  # RFC 9112, 9.5: the worker does not want the rest
+            self.carrier.cut_request()
+        return rest
+
+    def _read_plain(self, data: bytes) -> None:
+        """Take in bytes of a body without a frame."""
+        left, size = self._left, len(data)
+        if size >= left >= 0:
             if left:
                 self._parts.append(data[:left])
-            self._finish(keep=len(data) == left)
+            self._finish(keep=size == left)
         elif data:
             self._parts.append(data)
             if left >= 0:
-                self._left = left - len(data)
-        self._size += len(data)
-        if self._size > HIGH_WATER and self._parts and not self._held and self._carrier is not None:
-            self._held = True
-            self._carrier.hold()
-
-    def _open(self, head: Head) -> None:
-        self.status, self.headers, self._left, self._keep = head.status, head.headers, head.length, head.keep
-        if head.status >= 400 and self._carrier is not None:  # RFC 9112, 9.5: the worker does not want the rest
-            self._carrier.cut_request()
+                self._left = left - size
 
     def _finish(self, *, keep: bool) -> None:
-        carrier, self._carrier = self._carrier, None
+        carrier, self.carrier = self.carrier, None
         if carrier is not None:
-            carrier.finish(keep=keep and self._keep)
+            carrier.finish(keep=keep and self._head.keep)
