@@ -1,14 +1,14 @@
 """Runs two legs at once, neither of which is good without the other."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, cast
+from typing import Any
 
 from kernel import Rejection
 from plugins.dispatch.client import Response
-from plugins.dispatch.engine import Handoff, Pairs
+from plugins.dispatch.engine import Handoff
 from plugins.dispatch.job import Job
 from plugins.dispatch.leg import Leg
+from plugins.dispatch.worker import Role
 
 
 class _PairFailed(Exception):
@@ -29,9 +29,10 @@ async def run_pair(job: Job, generation: Leg) -> tuple[Handoff | None, Response,
     Raises:
         Rejection: what the leg that failed first raised.
     """
-    context = Leg(job, job.service.plan.legs[0])
+    context = Leg(job, Role.CONTEXT)
     context.paired = generation.paired = True
-    await context.prepare()
+    if context.unready is not None:
+        await context.prepare()
     while True:
         _choose(context, generation)
         worker = context.latest
@@ -65,9 +66,11 @@ def _choose(context: Leg, generation: Leg) -> None:
 async def _meet(job: Job, context: Leg) -> Handoff:
     """Make the handoff of one attempt."""
     service, worker = job.service, context.take()
+    if service.pairs is None:
+        raise TypeError(f"the engine {service.engine.name!r} has legs that go together, and nothing by which they meet")
     try:
         partner = await service.introductions.partner(service.engine, context.pool, worker)
-        return _pairs(job).meet(job.request, partner)
+        return service.pairs.meet(job.request, partner)
     except Rejection as error:
         context.conclude(error)
         raise _PairFailed(context, error, None) from error
@@ -76,12 +79,13 @@ async def _meet(job: Job, context: Leg) -> Handoff:
 async def _run_both(
     job: Job, context: Leg, generation: Leg, handoff: Handoff
 ) -> tuple[Handoff | None, Response, bytes]:
-    asking = _start(context.ask(handoff))
-    answering = _start(generation.open(handoff, stream=job.request.stream))
-    tasks = (asking, answering)
+    loop = job.exchange.loop
+    asking = loop.create_task(context.ask(handoff))
+    answering = loop.create_task(generation.open(handoff, stream=job.request.stream))
+    tasks: tuple[asyncio.Task[Any], ...] = (asking, answering)
     good = False
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        await _all_or_one_failed(loop, tasks)
         for leg, task in zip((context, generation), tasks, strict=True):
             error = task.exception() if task.done() else None
             if isinstance(error, Rejection):
@@ -97,6 +101,23 @@ async def _run_both(
     return reading if isinstance(reading, Handoff) else handoff, response, answer
 
 
+async def _all_or_one_failed(loop: asyncio.AbstractEventLoop, tasks: "tuple[asyncio.Task[Any], ...]") -> None:
+    """Wait for both to be done, or one of them to fail; how the other one ends then is nobody's loss."""
+    waiter = loop.create_future()
+    running = len(tasks)
+
+    def note_end(task: "asyncio.Task[Any]") -> None:
+        nonlocal running
+        running -= 1
+        failed = task.cancelled() or task.exception() is not None
+        if (failed or not running) and not waiter.done():
+            waiter.set_result(None)
+
+    for task in tasks:
+        task.add_done_callback(note_end)
+    await waiter
+
+
 async def _stop(tasks: "tuple[asyncio.Task[Any], ...]", context: Leg, generation: Leg) -> None:
     """Close the connection of the leg that still runs, and tell its worker."""
     for task in tasks:
@@ -104,19 +125,3 @@ async def _stop(tasks: "tuple[asyncio.Task[Any], ...]", context: Leg, generation
     context.give_back()
     generation.give_back()
     await asyncio.wait(tasks)
-
-
-def _start(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-    task = asyncio.get_running_loop().create_task(work)
-    task.add_done_callback(_look)
-    return task
-
-
-def _look(task: "asyncio.Task[Any]") -> None:
-    """Look at how a leg ended, which is nobody's loss where the other one failed before."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _pairs(job: Job) -> Pairs:
-    return cast("Pairs", job.service.engine)

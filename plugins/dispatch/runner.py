@@ -38,17 +38,13 @@ async def run(job: Job) -> Reply:
     service, stream = job.service, job.request.stream
     if job.deadline is not None:
         service.handoffs.check_deadline(job.deadline)
-    last = Leg(job, service.plan.legs[-1])
-    if len(service.plan.legs) > 1:
-        await last.prepare()  # a handoff must not wait for it
-        if not _goes_alone(job, last):
-            return await (_run_together if service.plan.together else _relay)(job, last)
-    response, answer = await last.open(None, stream=stream)
-    return _reply(job, last, response, answer, None)
-
-
-async def _run_together(job: Job, last: Leg) -> Reply:
-    handoff, response, answer = await run_pair(job, last)
+    last, handoff = Leg(job, service.plan.legs[-1]), None
+    if service.single or await _is_alone(job, last):
+        response, answer = await last.open(None, stream=stream)
+    elif service.plan.together:
+        handoff, response, answer = await run_pair(job, last)
+    else:
+        return await _relay(job, last)
     return _reply(job, last, response, answer, handoff)
 
 
@@ -62,8 +58,10 @@ async def _try_first(job: Job, tries: TriesFirst, trial: Handoff) -> Reply | Non
     return None
 
 
-def _goes_alone(job: Job, last: Leg) -> bool:
+async def _is_alone(job: Job, last: Leg) -> bool:
     """Whether the last leg's worker serves the whole request; where that depends on it, it is chosen now."""
+    if last.unready is not None:
+        await last.prepare()  # a handoff must not wait for it
     service, config = job.service, job.service.handoffs
     if service.alone is not None and service.alone.alone(job.request):
         return True

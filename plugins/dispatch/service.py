@@ -8,7 +8,7 @@ from plugins.dispatch.abilities import Connects, Frees, Reports, TriesFirst, abl
 from plugins.dispatch.apis import apis_of
 from plugins.dispatch.budget import RetryBudget
 from plugins.dispatch.client import Limits
-from plugins.dispatch.engine import Aborts, Bypasses, Edits, Engine, ServesAlone
+from plugins.dispatch.engine import Aborts, Bypasses, Edits, Engine, Pairs, ServesAlone
 from plugins.dispatch.errands import Errands
 from plugins.dispatch.handoffs import HandoffConfig
 from plugins.dispatch.introductions import Introductions
@@ -31,8 +31,9 @@ class Patience:
 class Service:
     """An engine, and a pool for each role of the engine's plan.
 
-    `apis` are the names of the endpoints that its workers answer. `links` are there for an engine that connects its
-    workers. The fields behind are the engine itself where it has an ability, and None where it does not.
+    `apis` are the names of the endpoints that its workers answer, and `single` says that the plan has one leg. `links`
+    are there for an engine that connects its workers. The fields behind are the engine itself where it has an ability,
+    and None where it does not.
     """
 
     model: str
@@ -46,10 +47,12 @@ class Service:
     retry: RetryConfig = field(factory=RetryConfig)
     budget: RetryBudget = field(init=False)
     plan: Plan = field(init=False)
+    single: bool = field(init=False)
     apis: frozenset[str] = field(init=False)
     links: Links | None = field(init=False)
     frees: Frees | None = field(init=False)
     tries: TriesFirst | None = field(init=False)
+    pairs: Pairs | None = field(init=False)
     alone: ServesAlone | None = field(init=False)
     bypasses: Bypasses | None = field(init=False)
     edits: Edits | None = field(init=False)
@@ -60,10 +63,12 @@ class Service:
         engine = self.engine
         self.budget = self.retry.budget()
         self.plan = engine.plan
+        self.single = len(engine.plan.legs) == 1
         self.apis = apis_of(engine)
         self.links = Links(engine, self.pools) if isinstance(engine, Connects) else None
         self.frees = able(engine, Frees)
         self.tries = able(engine, TriesFirst)
+        self.pairs = able(engine, Pairs)
         self.alone = able(engine, ServesAlone)
         bypasses = able(engine, Bypasses)
         self.bypasses = bypasses if bypasses is not None and bypasses.conditional else None
