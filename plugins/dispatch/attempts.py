@@ -18,8 +18,11 @@ from plugins.dispatch.rejections import NoWorker
 from plugins.dispatch.retry import relief_of, verdict_of
 from plugins.dispatch.worker import Reservation, Role, Worker
 from plugins.metrics import CONTEXT, GENERATION
+from plugins.tallies import cell_of
 
 _METRICS: Final = {Role.CONTEXT: CONTEXT, Role.GENERATION: GENERATION}
+BEGUN: Final = {role: cell_of(metrics.total) for role, metrics in _METRICS.items()}
+_ENDED: Final = {role: cell_of(metrics.completed) for role, metrics in _METRICS.items()}
 
 log = get_logger()
 
@@ -162,15 +165,16 @@ class Attempts:
         self.give_back(success=True)
         if self._begun and not self._counted:
             self._counted = True
-            self.metrics.completed.inc()
+            _ENDED[self.role][0] += 1
             self.metrics.complete.observe(monotonic() - self.began)
 
     def abandon(self) -> None:
         """End the leg, if nothing else has: the client left, or the answer failed further out."""
-        self.give_back()
+        if self.worker is not None or self._response is not None:
+            self.give_back()
         if self._begun and not self._counted:
             self._counted = True
-            self.metrics.completed.inc()
+            _ENDED[self.role][0] += 1
             self.metrics.error.inc()
 
     def _has_lost_partner(self) -> bool:

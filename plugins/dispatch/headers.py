@@ -48,9 +48,10 @@ def headers_for_worker(exchange: Exchange) -> dict[str, str]:
         REQUEST_ID: f"{random.getrandbits(128):032x}" if b"x-request-id" in sent else exchange.id,
     }
     fields = exchange.scope["headers"]
+    once = len(sent) == len(fields)
     for wanted, name in _PASSED_ON:
         if wanted in sent:
-            value = (sent[wanted] if len(sent) == len(fields) else _first(fields, wanted)).decode("latin-1")
+            value = (sent[wanted] if once else _first(fields, wanted)).decode("latin-1")
             if value.isascii() and value.isprintable():
                 headers[name] = value
     trace = exchange.get(TRACE)

@@ -8,7 +8,7 @@ from structlog.stdlib import get_logger
 
 from kernel import Rejection
 from plugins.dispatch.answers import check_head, check_whole
-from plugins.dispatch.attempts import Attempts
+from plugins.dispatch.attempts import BEGUN, Attempts
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, read_whole
 from plugins.dispatch.engine import Handoff, Reading
 from plugins.dispatch.handoffs import SpentHandoff, StaleHandoff
@@ -49,7 +49,7 @@ class Leg(Attempts):
         service, send = self.job.service, self.pool.client.send
         if not self._begun:
             self._begun = True
-            self.metrics.total.inc()
+            BEGUN[self.role][0] += 1
         while True:
             self._answering = False
             try:
