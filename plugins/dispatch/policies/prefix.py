@@ -8,7 +8,7 @@ from plugins.board import Record
 from plugins.dispatch.candidates import Candidates, Turn
 from plugins.dispatch.policies.blocks import prompt_blocks
 from plugins.dispatch.policies.company import Company
-from plugins.dispatch.policies.prefix_index import PrefixIndex
+from plugins.dispatch.policies.prefix_index import PrefixIndex, groups_of
 from plugins.dispatch.policies.scores import best
 from plugins.dispatch.policy import Choices, Facts, Match
 from plugins.dispatch.worker import Worker
@@ -46,15 +46,16 @@ class Prefix:
         choices = self._company.choices
         if choices is not None:
             choices.hear()
-        blocks = prompt_blocks(facts.prompt, self.tokens_per_block)
-        worker, depth = best(
-            candidates, self._index.groups(blocks, self._allowed(candidates)), self.load_weight, self._turn
-        )
-        self._index.add(blocks, worker.index)
+        prompt = facts.prompt
+        blocks = prompt_blocks(prompt, self.tokens_per_block)
+        path = self._index.follow(blocks)
+        found = groups_of(path, self._allowed(candidates)) if path else ()
+        worker, depth = best(candidates, found, self.load_weight, self._turn)
+        self._index.add(blocks, path, worker.index)
         if choices is not None and depth < len(blocks):
             choices.tell(worker, 0, blocks[round(depth) :])
         cached = round(depth) * self.tokens_per_block
-        facts.match = Match(cached, max(cached, facts.prompt.tokens))
+        facts.match = Match(cached, max(cached, prompt.tokens))
         return worker
 
     def join(self, choices: Choices, /) -> None:
@@ -63,7 +64,7 @@ class Prefix:
 
     def heard(self, worker: Worker, record: Record, /) -> None:
         """Note what another process has sent a worker."""
-        self._index.add(record.numbers, worker.index)
+        self._index.add(record.numbers, self._index.follow(record.numbers), worker.index)
 
     def left(self, worker: Worker, /) -> None:
         """Forget what a worker had that is gone."""

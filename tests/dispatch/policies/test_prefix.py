@@ -1,13 +1,14 @@
 """Prompts go where their beginning is, as long as that does not overload anybody."""
 
 import random
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import Any
 
 import pytest
 
+from plugins.dispatch.policies.blocks import chain
 from plugins.dispatch.policies.prefix import Prefix
-from plugins.dispatch.policies.prefix_index import PrefixIndex, groups
+from plugins.dispatch.policies.prefix_index import PrefixIndex, groups, groups_of
 from plugins.dispatch.policy import Facts, Match
 from tests.dispatch.policies.support import chat, completion, roster_of, send, worker_of
 
@@ -113,20 +114,66 @@ def test_a_new_worker_is_not_drowned() -> None:
     assert max(worker.load for worker in roster.members) - min(worker.load for worker in roster.members) <= 1
 
 
+def note(index: PrefixIndex, blocks: list[int], worker: int) -> None:
+    """Have a worker hold the blocks of a prompt."""
+    index.add(blocks, index.follow(blocks), worker)
+
+
 def test_the_index_is_bounded_and_forgets_leaves_first() -> None:
     """What is used stays, and a block never outlives the one before it."""
     index = PrefixIndex(100)
     kept = list(range(20))
     chance = random.Random(2)
     for number in range(200):
-        index.add(kept, number % 8)
-        index.add([chance.getrandbits(60) for _ in range(30)], 1)
+        note(index, kept, number % 8)
+        note(index, [chance.getrandbits(60) for _ in range(30)], 1)
         assert len(index) <= 100
-        assert index.groups(kept, 0xFF)[0] == (20, (1 << min(8, number + 1)) - 1)
-    index.add(list(range(1000, 1100)), 3)
-    assert [block in index._holders for block in (1000, 1099, 0, 19)] == [True, True, False, False]
-    index.add([*range(1000, 1100), 7], 3)
-    assert [block in index._holders for block in (1000, 1099, 7)] == [True, True, False]
+        assert groups_of(index.follow(kept), 0xFF)[0] == (20, (1 << min(8, number + 1)) - 1)
+    long = list(range(1000, 1100))
+    note(index, long, 3)
+    assert [groups_of(index.follow(blocks), 0b1000) for blocks in (long, kept)] == [[(100, 0b1000)], []]
+    note(index, [*long, 7], 3)
+    assert groups_of(index.follow([*long, 7]), 0b1000) == [(100, 0b1000)]
+
+
+@pytest.mark.parametrize(("limit", "told"), [(40, 0.0), (10_000, 0.3)])
+def test_runs_are_what_going_block_by_block_would_give(limit: int, told: float) -> None:
+    """Prompts that begin alike, that are heard of in part, and workers that go."""
+    chance, index = random.Random(limit), PrefixIndex(limit)
+    holders: OrderedDict[int, int] = OrderedDict()
+    for _ in range(3000):
+        blocks = chain([chance.randrange(2) for _ in range(chance.randrange(1, 9))], 1)
+        path, worker, mask = index.follow(blocks), chance.randrange(6), chance.getrandbits(6)
+        assert groups_of(path, mask) == groups(holders, blocks, mask)
+        if chance.random() < told:  # another process tells what its worker did not have yet
+            depth = sum(depth for depth, having in groups_of(path, 0b111111) if having >> worker & 1)
+            blocks = blocks[depth:]
+            path = index.follow(blocks)
+        index.add(blocks, path, worker)
+        for block in reversed(blocks):
+            holders[block] = holders.get(block, 0) | 1 << worker
+            holders.move_to_end(block)
+        while len(holders) > limit:
+            holders.popitem(last=False)
+        if chance.random() < 0.02:
+            index.evict(worker)
+            kept = ((block, mask & ~(1 << worker)) for block, mask in holders.items())
+            holders = OrderedDict((block, mask) for block, mask in kept if mask)
+        assert len(index) == len(holders)
+        assert sorted(block for run in index._used for block in run.blocks) == sorted(holders)
+
+
+def test_whatever_numbers_are_heard_the_books_are_right() -> None:
+    """Parts of prompts whose beginning is not known, and numbers that stand for nothing."""
+    chance, index = random.Random(4), PrefixIndex(30)
+    for _ in range(20_000):
+        start, length = chance.randrange(12), chance.randrange(8)
+        blocks = [*range(start, start + length)] if chance.random() < 0.7 else chance.choices(range(12), k=length)
+        note(index, blocks, chance.randrange(4))
+        if chance.random() < 0.01:
+            index.evict(chance.randrange(4))
+        assert len(index) == sum(len(run.blocks) for run in index._used) <= 30
+        assert index._runs == {run.blocks[0]: run for run in index._used}
 
 
 def test_a_policy_stays_within_its_bound() -> None:
