@@ -76,7 +76,8 @@ class Candidates(Sequence[Worker]):
         """The one with the least work for its share; among equals, each in turn."""
         _, lowest = self.roster.levels.lowest(self.mask)
         turn.last = next_in(lowest, turn.last)
-        return self.roster.at(turn.last)
+        worker: Worker = self.roster.places[turn.last]
+        return worker
 
     def draw(self, draw: Draw) -> Worker:
         """Any one, as often as its share says."""

@@ -21,6 +21,8 @@ _SHOWN: Final = 64
 
 def token_ids(data: Mapping[str, Any]) -> Sequence[int] | None:
     """The token ids of the prompt, if the client sent them; nothing is said of any but the first."""
+    if "prompt_token_ids" not in data and "prompt" not in data:
+        return None
     for value in (data.get("prompt_token_ids"), data.get("prompt")):
         if isinstance(value, list) and value:
             ids = value[0] if len(value) == 1 and isinstance(value[0], list) else value
@@ -42,16 +44,19 @@ def pieces(data: Mapping[str, Any]) -> list[str]:
             text.walk(data[name])
             text.add("\n")
     for message in _messages(data):
-        if isinstance(message, str):
-            text.add(message)
-        elif isinstance(message, dict):
+        if text.left <= 0:
+            break
+        if isinstance(message, dict):
             content = message.get("content")
             if isinstance(content, str) and len(message) == 2:
-                text.add(f"{message.get('role')}:{content}\n")
+                text.left -= 1
+                text.found.append(f"{message.get('role')}:{content}\n")
             else:
                 text.add(f"{message.get('role')}:")
                 text.walk([item for key, item in message.items() if key != "role"])
                 text.add("\n")
+        elif isinstance(message, str):
+            text.add(message)
     return text.found
 
 
@@ -73,6 +78,7 @@ class Prompt:
     _ids: Sequence[int] | None = field(default=None, init=False)
     _pieces: Sequence[str] | None = field(default=None, init=False)
     _looked: bool = field(default=False, init=False)
+    _length: int | None = field(default=None, init=False)
 
     @property
     def ids(self) -> Sequence[int] | None:
@@ -90,13 +96,22 @@ class Prompt:
         return self._pieces
 
     @property
+    def length(self) -> int:
+        """How many characters the text has."""
+        if self._length is None:
+            self._length = sum(map(len, self.pieces))
+        return self._length
+
+    @property
     def tokens(self) -> int:
         """How long it is in tokens, at least 1; estimated from its text unless the client sent token ids."""
         ids = self.ids
-        return len(ids) if ids is not None else max(1, sum(map(len, self.pieces)) // CHARACTERS_A_TOKEN)
+        return len(ids) if ids is not None else self.length // CHARACTERS_A_TOKEN or 1
 
     def text(self, limit: int) -> str:
         """The beginning of the text, no longer than `limit`."""
+        if self.length <= limit:
+            return "".join(self.pieces)
         parts, length = [], 0
         for piece in self.pieces:
             parts.append(piece if len(piece) <= limit else piece[:limit])

@@ -23,7 +23,8 @@ Step: TypeAlias = tuple[float, int, Worker, int]
 class Shares:
     """The shares of those that take requests. `version` changes whenever one of them does.
 
-    They are `uniform` while all have the same one. `due` are the next steps of those that grow, the first one first.
+    They are `uniform` while all have the same one, and `total` together. `due` are the next steps of those that grow,
+    the first one first.
 
     A worker that comes back, or that comes in when others have been serving for a while, has a tenth of its
     share at first and its whole after `slow_start_seconds`.
@@ -33,6 +34,7 @@ class Shares:
     clock: Callable[[], float] = monotonic
     version: int = field(default=0, init=False)
     uniform: bool = field(default=True, init=False)
+    total: float = field(default=0.0, init=False)
     due: list[Step] = field(factory=list, init=False)
     _count: Counter[float] = field(factory=Counter, init=False)
     _growing: dict[Worker, Step] = field(factory=dict, init=False)
@@ -42,11 +44,6 @@ class Shares:
 
     def __attrs_post_init__(self) -> None:
         self._began = self.clock()
-
-    @property
-    def total(self) -> float:
-        """All shares together."""
-        return sum(share * count for share, count in self._count.items())
 
     def enter(self, worker: Worker, *, eased: bool = True) -> None:
         """Give a worker a share, a small one at first if it is late and to be `eased` in."""
@@ -115,3 +112,4 @@ class Shares:
     def _note_change(self) -> None:
         self.version += 1
         self.uniform = len(self._count) <= 1
+        self.total = sum(share * count for share, count in self._count.items())

@@ -15,9 +15,11 @@ def chain(prompt: str | Sequence[int], size: int, root: int = 0) -> list[int]:
     The numbers are the process's own. Two that are equal although their blocks are not cost a cached prefix, and
     nothing more.
     """
-    numbers = []
+    numbers: list[int] = []
     number = root
     end = min(len(prompt), size * BLOCKS) - size
+    if end < 0:
+        return numbers
     if isinstance(prompt, str):
         for start in range(0, end + 1, size):
             number = hash((number, prompt[start : start + size]))
@@ -42,4 +44,4 @@ def prompt_blocks(prompt: Prompt, size: int, *, skip: int = 0, use_token_ids: bo
     if ids is not None and (use_token_ids or "messages" not in prompt.data):
         return chain(ids[skip : skip + size * BLOCKS], size)
     size, skip = size * CHARACTERS_A_TOKEN, skip * CHARACTERS_A_TOKEN
-    return chain(prompt.text(skip + size * BLOCKS)[skip:], size)
+    return chain(prompt.text(skip + size * BLOCKS)[skip:], size) if prompt.length >= skip + size else []

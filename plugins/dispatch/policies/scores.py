@@ -25,4 +25,4 @@ def best(
         if level and cached - load_weight * height > score:
             score, depth, found = cached - load_weight * height, cached, level
     turn.last = next_in(found, turn.last)
-    return candidates.roster.at(turn.last), depth
+    return candidates.roster.places[turn.last], depth
