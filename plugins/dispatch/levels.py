@@ -34,24 +34,30 @@ class Levels:
     _at: dict[float, int] = field(factory=dict, init=False)
     _height: dict[int, float] = field(factory=dict, init=False)
 
-    def put(self, index: int, height: float) -> None:
-        """Move a worker to a height, or bring it in."""
-        old = self._height.get(index)
+    def put(self, index: int, height: float | None) -> None:
+        """Move a worker to a height, or bring it in; or take it out, if there is none."""
+        at, bit, old = self._at, 1 << index, self._height.get(index)
         if old == height:
             return
         if old is not None:
-            self._lift(index, old)
+            left = at[old] ^ bit
+            if left:
+                at[old] = left
+            else:
+                del at[old], self.heights[bisect_left(self.heights, old)]
+        if height is None:
+            del self._height[index]
+            return
         self._height[index] = height
-        there = self._at.get(height, 0)
-        if not there:
+        if height in at:
+            at[height] |= bit
+        else:
+            at[height] = bit
             insort(self.heights, height)
-        self._at[height] = there | 1 << index
 
     def drop(self, index: int) -> None:
         """Take a worker out; nothing happens if it is not in."""
-        old = self._height.pop(index, None)
-        if old is not None:
-            self._lift(index, old)
+        self.put(index, None)
 
     def height(self, index: int) -> float:
         """Where a worker is."""
@@ -73,11 +79,3 @@ class Levels:
                 break
             mask |= self._at[height]
         return mask
-
-    def _lift(self, index: int, height: float) -> None:
-        left = self._at[height] & ~(1 << index)
-        if left:
-            self._at[height] = left
-        else:
-            del self._at[height]
-            del self.heights[bisect_left(self.heights, height)]

@@ -140,9 +140,10 @@ class Pool:
         once, which had better not be the one that tries an ejected worker.
         """
         breakers, roster = self.breakers, self._roster
-        candidates = roster.everyone
-        if candidates is None or but or avoid or roster.shares.due or breakers.out:
+        if breakers.out:
             breakers.advance()
+        candidates = roster.everyone
+        if candidates is None or but or avoid or roster.shares.due:
             candidates = select(roster, but, (*avoid, *breakers.trying) if but else avoid)
         if candidates is None:
             return None

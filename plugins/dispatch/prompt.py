@@ -21,8 +21,6 @@ _SHOWN: Final = 64
 
 def token_ids(data: Mapping[str, Any]) -> Sequence[int] | None:
     """The token ids of the prompt, if the client sent them; nothing is said of any but the first."""
-    if "prompt_token_ids" not in data and "prompt" not in data:
-        return None
     for value in (data.get("prompt_token_ids"), data.get("prompt")):
         if isinstance(value, list) and value:
             ids = value[0] if len(value) == 1 and isinstance(value[0], list) else value
@@ -70,23 +68,16 @@ def _messages(data: Mapping[str, Any]) -> Sequence[Any]:
     return ()
 
 
-@define(eq=False)
 class Prompt:
-    """One prompt, of which each part is looked for when it is first asked for."""
+    """One prompt, whose text is looked for when it is first asked for; `ids` are token ids, if the client sent them."""
 
-    data: Mapping[str, Any]
-    _ids: Sequence[int] | None = field(default=None, init=False)
-    _pieces: Sequence[str] | None = field(default=None, init=False)
-    _looked: bool = field(default=False, init=False)
-    _length: int | None = field(default=None, init=False)
+    __slots__ = ("_length", "_pieces", "data", "ids")
 
-    @property
-    def ids(self) -> Sequence[int] | None:
-        """The token ids, if the client sent them."""
-        if not self._looked:
-            self._looked = True
-            self._ids = token_ids(self.data)
-        return self._ids
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+        self.ids = token_ids(data) if "prompt" in data or "prompt_token_ids" in data else None
+        self._pieces: Sequence[str] | None = None
+        self._length = -1
 
     @property
     def pieces(self) -> Sequence[str]:
@@ -98,15 +89,14 @@ class Prompt:
     @property
     def length(self) -> int:
         """How many characters the text has."""
-        if self._length is None:
+        if self._length < 0:
             self._length = sum(map(len, self.pieces))
         return self._length
 
     @property
     def tokens(self) -> int:
         """How long it is in tokens, at least 1; estimated from its text unless the client sent token ids."""
-        ids = self.ids
-        return len(ids) if ids is not None else self.length // CHARACTERS_A_TOKEN or 1
+        return self.length // CHARACTERS_A_TOKEN or 1 if self.ids is None else len(self.ids)
 
     def text(self, limit: int) -> str:
         """The beginning of the text, no longer than `limit`."""

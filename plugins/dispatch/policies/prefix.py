@@ -48,6 +48,9 @@ class Prefix:
             choices.hear()
         prompt = facts.prompt
         blocks = prompt_blocks(prompt, self.tokens_per_block)
+        if not blocks:
+            facts.match = Match(0, prompt.tokens)
+            return candidates.least(self._turn)
         path = self._index.follow(blocks)
         found = groups_of(path, self._allowed(candidates)) if path else ()
         worker, depth = best(candidates, found, self.load_weight, self._turn)
