@@ -1,5 +1,6 @@
 """Which workers have which blocks of prompts, as far as one can know, and what is remembered is bounded."""
 
+from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ def groups(holders: Mapping[int, int], blocks: Sequence[int], mask: int) -> list
 class Run:
     """Blocks that follow one another and are on the same workers, a set of indexes."""
 
-    blocks: list[int]
+    blocks: "array[int]"
     holders: int
 
 
@@ -94,7 +95,7 @@ class PrefixIndex:
             run.holders |= bit
             known += len(run.blocks)
         if known < len(blocks):
-            self._enter(Run([*blocks[known:]], bit))
+            self._enter(Run(array("q", blocks[known:]), bit))
         for run in reversed(path):
             if run in self._used:
                 self._used.move_to_end(run)

@@ -1,9 +1,9 @@
 """Which worker has which conversation: those that say who they are, and those that are known by their beginning."""
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice, repeat
 from typing import Final
 
 from attrs import define, field
@@ -24,7 +24,7 @@ class Session:
     """
 
     worker: Worker
-    blocks: OrderedDict[int, None] | None = None
+    blocks: dict[int, int] | None = None
     since: int = 0
 
     def place(self, worker: Worker, since: int) -> None:
@@ -93,7 +93,7 @@ class Sessions:
     def begin(self, blocks: Sequence[int], worker: Worker) -> Session:
         """Remember where a prompt is that is like no session's."""
         number = next(self._numbers)
-        session = Session(worker, OrderedDict())
+        session = Session(worker, {})
         self._keep(number, session)
         self._own(number, session, blocks)
         return session
@@ -114,12 +114,15 @@ class Sessions:
         mine = session.blocks
         if mine is None:
             return
-        for block in blocks:
-            mine[block] = None
-            mine.move_to_end(block)
-        self._owners.update(dict.fromkeys(blocks, key))
-        while len(mine) > SESSION_BLOCKS:
-            self._disown(key, (mine.popitem(last=False)[0],))
+        used = dict.fromkeys(blocks, key)
+        if mine:
+            deque(map(mine.pop, used, repeat(None)), maxlen=0)  # so that they come in at the end
+        mine.update(used)
+        self._owners.update(used)
+        if len(mine) > SESSION_BLOCKS:
+            old = [*islice(mine, len(mine) - SESSION_BLOCKS)]
+            deque(map(mine.pop, old), maxlen=0)
+            self._disown(key, old)
         while len(self._owners) > self.block_limit and len(self._sessions) > 1:
             self._forget(next(iter(self._sessions)))
 
