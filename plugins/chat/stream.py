@@ -6,7 +6,7 @@ import orjson
 from attrs import define, field
 
 from kernel import FAILED, Outcome
-from plugins.chat.answer import malformed, reasoning_of, text_of
+from plugins.chat.answer import malformed, text_of
 from plugins.chat.reading import Data
 from plugins.chat.sequence import Sequence, Teller
 from plugins.envelopes import hide_addresses
@@ -74,9 +74,9 @@ class ChatStream:
             self._read(chunk)
         except WorkerRejection as fault:
             self._fault = fault
-        told = b"".join((self._head, self._blocks.take(), self._tail))
+        told, head = self._blocks.take(), self._head
         self._head = b""
-        return told
+        return head + told + self._tail if head or self._tail else told
 
     def check(self) -> Exception | None:
         """What was wrong with a stream that has ended."""
@@ -90,37 +90,36 @@ class ChatStream:
         return self._blocks.take()
 
     def _read(self, chunk: bytes) -> None:
-        for name, data in events(self._whole(chunk)):
+        if self._held or not chunk.endswith(WHOLE):
+            chunk = take_whole(self._held, chunk)
+        for name, data in events(chunk):
             if data.strip() == DONE:
                 return self._finish()
             self._take(name, data)
-        if DONE in self._held and self._held.partition(b":")[2].strip() == DONE:
+        if self._held and DONE in self._held and self._held.partition(b":")[2].strip() == DONE:
             return self._finish()  # its blank line may never come
         return None
-
-    def _whole(self, chunk: bytes) -> bytes:
-        """The bytes up to the end of the last whole event."""
-        return chunk if not self._held and chunk.endswith(WHOLE) else take_whole(self._held, chunk)
 
     def _take(self, name: bytes, data: bytes) -> None:
         try:
             value = orjson.loads(data)
             if name == b"error" or value.get("error") or value.get("object") == "error":
                 raise _told(value)
-            choices = value.get("choices") or ()
-            self._usage = value.get("usage") or self._usage
+            if usage := value.get("usage"):
+                self._usage = usage
             if not self._begun:
                 self._begun = True
                 self._head = self._narrator.head(self._usage)
-            for choice in choices:
+            for choice in value.get("choices") or ():
                 if choice.get("finish_reason"):
                     self._end = choice
-                self._add(choice.get("delta") or {})
+                if delta := choice.get("delta"):
+                    self._add(delta)
         except (orjson.JSONDecodeError, AttributeError, LookupError, TypeError):
             raise malformed(_UNREADABLE) from None
 
     def _add(self, delta: Data) -> None:
-        if thought := reasoning_of(delta):
+        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
             self._blocks.say("thinking", text_of(thought))
         if text := delta.get("content"):
             self._blocks.say("text", text_of(text))
