@@ -4,6 +4,7 @@ import re
 import sys
 from array import array
 from base64 import b64decode
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -26,8 +27,14 @@ _USAGE_NAMES: Final = {
 """What the Responses API calls them; under its own names a generation worker would not see them."""
 
 _COMPLETIONS: Final = "completions"
-_CHAT: Final = "chat_completions"
 _RESPONSES: Final = "responses"
+
+_SAID: Final[Mapping[str, tuple[str, type[Any]]]] = {
+    _COMPLETIONS: ("text", str),
+    "chat_completions": ("message", dict),
+    _RESPONSES: ("output", list),
+}
+"""Under which name an answer of each API, or each of its choices, has what was said, and of which kind that is."""
 
 _INTERNAL: Final = ("disaggregated_params", "prompt_token_ids", "prompt_token_ids_b64")
 _LEAK: Final = re.compile(rb'_(?:(?<="disaggregated_)params|(?<="prompt_)token_ids(?:_b64)?)"\s*:\s*(?!null\b|\s)')
@@ -136,16 +143,14 @@ def _check_handoff(choice: dict[str, Any], slot: int) -> None:
 
 
 def _is_slot(item: object, api: str) -> bool:
-    match item:
-        case {"output": list()} if api == _RESPONSES:
-            return True
-        case {"message": dict(message)} if api == _CHAT:
-            calls = message.get("tool_calls")
-            return not calls or (isinstance(calls, list) and all(isinstance(call, dict) for call in calls))
-        case {"text": str()} if api == _COMPLETIONS:
-            return True
-        case _:
-            return False
+    if not isinstance(item, dict) or api not in _SAID:
+        return False
+    name, kind = _SAID[api]
+    said: Any = item.get(name)
+    if type(said) is not kind:
+        return False
+    calls = said.get("tool_calls") if kind is dict else None
+    return not calls or (isinstance(calls, list) and all(isinstance(call, dict) for call in calls))
 
 
 def _stripped(data: dict[str, Any]) -> dict[str, Any]:
