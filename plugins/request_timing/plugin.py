@@ -20,6 +20,23 @@ _ASKS: Final = "x-trtllm-return-metrics"
 _EVENT: Final = b"event: trtllm.perf_metrics\ndata: "
 
 
+class _Children(dict[tuple[str, str], Histogram]):
+    """A histogram by the name of the endpoint and the model."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+
+    def __missing__(self, labels: tuple[str, str]) -> Histogram:
+        found = self[labels] = child(self._histogram, *labels)
+        return found
+
+
+_waits: Final = _Children(QUEUE_WAIT)
+_overheads: Final = _Children(KERNEL_OVERHEAD)
+_first_tokens: Final = _Children(FIRST_TOKEN)
+_later_tokens: Final = _Children(INTER_TOKEN)
+
+
 def _named(_instance: object, attribute: "Attribute[Any]", value: str | None) -> None:
     if value is not None and not value.strip():
         raise ValueError(f"{attribute.name} names no folder")
@@ -74,13 +91,14 @@ class RequestTiming:
         if served is not None and timing.answered is not None and timing.dispatched is not None:
             now, body = monotonic(), exchange.get(BODY_SECONDS) or 0.0
             own = timing.dispatched - timing.arrived - body + now - timing.answered
-            child(KERNEL_OVERHEAD, exchange.endpoint.name, served.model).observe(max(own, 0.0))
-        if isinstance(reply, StreamReply):
+            _overheads[exchange.endpoint.name, served.model].observe(max(own, 0.0))
+        if reply.__class__ is StreamReply:
             clock = _ChunkClock(exchange, timing, queued=timing.dispatched is None)
             reply.attach(step=clock.step, end=clock.end)
         else:
             exchange.resources.push(partial(_finish, timing))
-        if (served is not None or isinstance(reply, StreamReply)) and reply.status < 400 and PERFORMANCE in exchange:
+        told = served is not None or reply.__class__ is StreamReply
+        if told and reply.status < 400 and exchange.get(PERFORMANCE) is not None:
             _Report(exchange, self._journal, tells=tells).attach(reply)
         return reply
 
@@ -127,7 +145,7 @@ class _Report:
 def _observe_wait(exchange: Exchange, timing: Timing, dispatched: float, served: Served) -> None:
     waited = max(dispatched - timing.arrived, 0.0)
     QUEUE_LATENCY.observe(waited)
-    child(QUEUE_WAIT, exchange.endpoint.name, served.model).observe(waited)
+    _waits[exchange.endpoint.name, served.model].observe(waited)
 
 
 def _finish(timing: Timing) -> None:
@@ -162,11 +180,11 @@ class _ChunkClock:
     def _begin(self, now: float) -> None:
         served = self.exchange.get(SERVED)
         if served is not None and self.timing.answered is not None:
-            endpoint = self.exchange.endpoint.name
             if self.queued and self.timing.dispatched is not None:
                 _observe_wait(self.exchange, self.timing, self.timing.dispatched, served)
-            self.later = child(INTER_TOKEN, endpoint, served.model)
-            child(FIRST_TOKEN, endpoint, served.model).observe(now - self.timing.arrived)
+            labels = self.exchange.endpoint.name, served.model
+            self.later = _later_tokens[labels]
+            _first_tokens[labels].observe(now - self.timing.arrived)
 
 
 PLUGIN = PluginSpec("request_timing", RequestTiming, fills=(TIMING,), fail_open=True)
