@@ -82,7 +82,7 @@ def dialect_for(exchange: Exchange) -> Dialect:
     endpoint = exchange.endpoint
     if (endpoint is MODELS or endpoint is ONE_MODEL) and "anthropic-version" in exchange.headers:
         return ANTHROPIC
-    return dialect_of(endpoint)
+    return endpoint.dialect if isinstance(endpoint, Api) else OPENAI
 
 
 def model_asked_for(exchange: Exchange) -> str:

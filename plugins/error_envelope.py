@@ -1,5 +1,6 @@
 """Turns whatever went wrong further in into an answer in the API's shape, and counts it."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal
 
@@ -31,11 +32,33 @@ from plugins.envelopes import (
 )
 from plugins.metrics import ERRORS, HTTP_EXCEPTIONS, IN_FLIGHT, INTERNAL_ERRORS, REQUESTS, child
 from plugins.slots import SERVED, InvalidRequest, WorkerRejection
+from plugins.tallies import Cell, cell_of
 
 GONE_STATUS: Final = 499
 """Counted for a request that nobody was answered: its client left, or its task was cancelled."""
 
 log = get_logger()
+
+
+class _InFlight(dict[str, tuple[Cell, Callable[[], None]]]):
+    """By the endpoint's name: the number of its requests, and what takes one off."""
+
+    def __missing__(self, endpoint: str) -> tuple[Cell, Callable[[], None]]:
+        gauge = child(IN_FLIGHT, endpoint)
+        found = self[endpoint] = cell_of(gauge), gauge.dec
+        return found
+
+
+class _Ended(dict[tuple[str, str, int], Cell]):
+    """By endpoint, model and status: the number of requests that ended so."""
+
+    def __missing__(self, labels: tuple[str, str, int]) -> Cell:
+        found = self[labels] = cell_of(child(REQUESTS, *map(str, labels)))
+        return found
+
+
+_in_flight: Final = _InFlight()
+_ended: Final = _Ended()
 
 
 @frozen
@@ -50,9 +73,9 @@ class ErrorEnvelope:
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
         """Pass replies on; make one of an exception. A client that left gets none."""
-        in_flight = child(IN_FLIGHT, exchange.endpoint.name)
-        in_flight.inc()
-        exchange.resources.push(in_flight.dec)
+        count, leave = _in_flight[exchange.endpoint.name]
+        count[0] += 1
+        exchange.resources.push(leave)
         try:
             reply = await call_next(exchange)
         except ClientGone:
@@ -68,7 +91,7 @@ class ErrorEnvelope:
             raise
         if dialect_for(exchange) == ANTHROPIC:
             reply.headers.append((b"request-id", exchange.id.encode()))
-        if isinstance(reply, StreamReply):
+        if reply.__class__ is StreamReply:
             reply.attach(end=partial(_end, exchange, reply.status))
         else:
             _count(exchange, reply.status, None)
@@ -132,7 +155,7 @@ def _class_of(error: Exception) -> str:
 def _count(exchange: Exchange, status: int, error: str | None) -> None:
     served = exchange.get(SERVED)
     endpoint, model = exchange.endpoint.name, served.model if served is not None else "other"
-    child(REQUESTS, endpoint, model, str(status)).inc()
+    _ended[endpoint, model, status][0] += 1
     if error is not None:
         child(ERRORS, endpoint, model, error).inc()
 
