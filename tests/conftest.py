@@ -9,6 +9,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+import tests.cells  # noqa: F401 - before any metric is made
 from tests.kernel.support import Shelf
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import tests.cells  # noqa: F401 - before any metric is made
 from tests.order.test_snapshots import FILES, RULE, outcome_of, split
 from tests.timeline.rewrite import rewrite
 

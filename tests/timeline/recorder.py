@@ -9,10 +9,13 @@ import orjson
 import structlog
 from aiohttp import web
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from prometheus_client import Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from plugins.dispatch.embedded.stub.service import Service
-from plugins.tallies import COUNTER, GAUGE, HISTOGRAM
+from plugins.metrics import REGISTRY, TOTAL_REQUESTS
+from plugins.tallies import HISTOGRAM, cell_of
+from tests.cells import WatchedCell
 
 LOGGED = {"request.finished": ("status", "outcome"), "plugin.failed": ("plugin",), "resource.release_failed": ()}
 UNSTEADY = ("plugin_duration", "per_token", "inter_token", "kernel_workers", "kernel_reloads")
@@ -51,6 +54,12 @@ class Recorder(SpanProcessor):
             self.say(f"log {values['event']} {said}".rstrip())
         raise structlog.DropEvent
 
+    def cell(self, cell: WatchedCell, change: float) -> None:
+        """Note a change of a counter or gauge."""
+        metric = next((metric for metric in _metrics() if getattr(metric, "cell", None) is cell), None)
+        if metric is not None and not isinstance(metric, HISTOGRAM):
+            self.metric(metric, f"{change:+g}")
+
     def metric(self, wrapper: MetricWrapperBase, change: str) -> None:
         """Note a change of a metric."""
         name = wrapper._name
@@ -67,15 +76,13 @@ class Recorder(SpanProcessor):
 @contextmanager
 def recording() -> Iterator[Recorder]:
     """Record for the length of a block."""
+    assert isinstance(cell_of(TOTAL_REQUESTS), WatchedCell)
     recorder = Recorder()
-    originals = {(kind, name): getattr(kind, name) for kind, name in _METHODS}
+    observe = HISTOGRAM.observe
 
-    def watch(kind: type, name: str) -> Any:
-        def watched(self: MetricWrapperBase, *arguments: Any, **named: Any) -> Any:
-            recorder.metric(self, _CHANGES[name])
-            return originals[kind, name](self, *arguments, **named)
-
-        return patch.object(kind, name, watched)
+    def observe_watched(self: Histogram, *arguments: Any, **named: Any) -> None:
+        recorder.metric(self, "observed")
+        observe(self, *arguments, **named)
 
     answer = Service.answer
 
@@ -83,8 +90,11 @@ def recording() -> Iterator[Recorder]:
         recorder.worker(request, engine.settings.role)
         return await answer(self, engine, request)
 
-    patches = [watch(kind, name) for kind, name in _METHODS]
-    patches.append(patch.object(Service, "answer", answer_watched))
+    patches: list[Any] = [
+        patch.object(WatchedCell, "watcher", recorder.cell),
+        patch.object(HISTOGRAM, "observe", observe_watched),
+        patch.object(Service, "answer", answer_watched),
+    ]
     old = structlog.get_config()
     structlog.configure(processors=[recorder.log], cache_logger_on_first_use=False)
     for patched in patches:
@@ -97,8 +107,10 @@ def recording() -> Iterator[Recorder]:
         structlog.configure(**old)
 
 
-_METHODS: list[tuple[type, str]] = [(COUNTER, "inc"), (GAUGE, "inc"), (GAUGE, "dec"), (HISTOGRAM, "observe")]
-_CHANGES = {"inc": "+1", "dec": "-1", "observe": "observed"}
+def _metrics() -> Iterator[MetricWrapperBase]:
+    for metric in tuple(REGISTRY._collector_to_names):
+        if isinstance(metric, MetricWrapperBase):
+            yield from (metric, *getattr(metric, "_metrics", {}).values())
 
 
 def summary(body: bytes, content_type: str) -> list[str]:
