@@ -2,9 +2,10 @@
 
 import asyncio
 from functools import partial
+from math import inf
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 from structlog.stdlib import get_logger
 
 from kernel import CallNext, ClientGone, Exchange, Outcome, PluginSpec, Rejection, Reply, StreamReply
@@ -30,6 +31,18 @@ LOOK_AGAIN_SECONDS: Final = 1.0
 log = get_logger()
 
 
+@define(eq=False)
+class _State:
+    """What a plugin has of its own, `provider` and `exporter`, and who made the tracer that is in use."""
+
+    provider: Any = None
+    exporter: Any = None
+    source: Any = None
+    tracer: Any = None
+    off_until: float = -inf if _INSTALLED else inf
+    """Nobody records before this reading of `time.monotonic()`."""
+
+
 @frozen
 class TraceSpan:
     """Open the span `disaggregated_request`, as a child of the caller's `traceparent`, and tell workers of it.
@@ -40,7 +53,7 @@ class TraceSpan:
 
     otlp_endpoint: str | None = None
     service_name: str = "kernel"
-    _state: dict[str, Any] = field(factory=dict, init=False, eq=False, repr=False)
+    _state: _State = field(factory=_State, init=False, eq=False, repr=False)
 
     async def start(self) -> None:
         """Set the exporter up; a missing extra is logged, not fatal."""
@@ -57,11 +70,14 @@ class TraceSpan:
         provider = TracerProvider(resource=Resource.create({"service.name": self.service_name}))
         exporter = OTLPSpanExporter(self.otlp_endpoint)
         provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._state["provider"], self._state["exporter"] = provider, exporter
+        state = self._state
+        state.provider, state.exporter, state.off_until = provider, exporter, -inf
 
     async def stop(self) -> None:
         """Send what is still held back, in a thread: the collector may be slow, or gone."""
-        provider, exporter = self._state.pop("provider", None), self._state.pop("exporter", None)
+        state = self._state
+        provider, exporter = state.provider, state.exporter
+        state.provider = state.exporter = None
         if exporter is not None:
             giving_up = asyncio.get_running_loop().call_later(FLUSH_SECONDS, exporter.shutdown)
             await asyncio.to_thread(provider.shutdown)
@@ -69,8 +85,7 @@ class TraceSpan:
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
         """Call on inside a span that ends after the last byte."""
-        tracer = self._tracer(exchange.arrived)
-        if tracer is None:
+        if exchange.arrived < self._state.off_until or (tracer := self._tracer(exchange.arrived)) is None:
             return await call_next(exchange)
         span = _open(tracer, exchange)
         if not span.is_recording():
@@ -91,17 +106,15 @@ class TraceSpan:
     def _tracer(self, now: float) -> "trace.Tracer | None":
         """The tracer of this plugin's own provider or the application's, None while nobody records."""
         state = self._state
-        provider = state.get("provider")
+        provider = state.provider
         if provider is None:
-            if not _INSTALLED or now < state.get("again", now):
-                return None
             provider = trace.get_tracer_provider()
             if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-                state["again"] = now + LOOK_AGAIN_SECONDS
+                state.off_until = now + LOOK_AGAIN_SECONDS
                 return None
-        if state.get("source") is not provider:
-            state["source"], state["tracer"] = provider, provider.get_tracer("kernel")
-        tracer: trace.Tracer = state["tracer"]
+        if state.source is not provider:
+            state.source, state.tracer = provider, provider.get_tracer("kernel")
+        tracer: trace.Tracer = state.tracer
         return tracer
 
 

@@ -131,7 +131,7 @@ async def test_provider_that_changes_is_followed(traced: Recording) -> None:
     other = Recording()
     await end(traced.plugin, BytesReply(b"{}"))
 
-    traced.plugin._state["provider"] = other.provider
+    traced.plugin._state.provider = other.provider
     await end(traced.plugin, BytesReply(b"{}"))
 
     traced.the_span()

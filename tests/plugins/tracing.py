@@ -16,7 +16,7 @@ class Recording:
         self.provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
         self.exporter = InMemorySpanExporter()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.plugin._state["provider"] = self.provider
+        self.plugin._state.provider = self.provider
 
     def the_span(self) -> ReadableSpan:
         """The one span that was ended."""

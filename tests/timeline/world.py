@@ -90,7 +90,7 @@ async def replay(story: Story, order: Sequence[OrderLine], stubs: dict[str, Stub
         try:
             await _until(lambda: not runtime.unready())
             span = cast("TraceSpan", runtime.serving.plugins["trace_span"])
-            span._state["provider"] = recorder.tracer_provider()
+            span._state.provider = recorder.tracer_provider()
             for role, kind, fields in story.faults:
                 stubs[role].add_fault(kind, **fields)
             for role in story.down:
