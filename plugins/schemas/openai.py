@@ -95,7 +95,8 @@ def check_completion(data: Mapping[str, Any]) -> None:
         InvalidRequest: 400, naming the field.
     """
     check_fields(data, _COMPLETION, "prompt")
-    _check_stream_options(data)
+    if "stream_options" in data:
+        _check_stream_options(data)
 
 
 def check_chat(data: Mapping[str, Any]) -> None:
@@ -105,9 +106,10 @@ def check_chat(data: Mapping[str, Any]) -> None:
         InvalidRequest: 400, naming the field.
     """
     check_fields(data, _CHAT, "messages")
-    _check_stream_options(data)
+    if "stream_options" in data:
+        _check_stream_options(data)
 
 
 def _check_stream_options(data: Mapping[str, Any]) -> None:
-    if "stream_options" in data and data["stream_options"] is not None and not data.get("stream"):
+    if data["stream_options"] is not None and not data.get("stream"):
         refuse("stream_options", "'stream_options' is only allowed together with 'stream': true", "invalid_value")
