@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from kernel import TRUNCATED, Rejection
 from plugins.envelopes import openai_error
 from plugins.host.head import HeadTooLarge
-from plugins.host.outlet import Outlet
+from plugins.host.idle import NEVER
 from plugins.host.writing import WritingProtocol
 
 LINGER_SECONDS: Final = 5.0
@@ -31,31 +31,15 @@ class KernelProtocol(WritingProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._deaf = False  # nothing that still comes in is parsed
         self._lingers = False  # the last answer is out, and what the client still sends is dropped
         self._half_open = False  # the client has ended its side
         self._refusal: str | None = None  # what a 400 says once the answers before it are out
         self._expiry: asyncio.TimerHandle | None = None
-        self._running: Any = None  # the cycle that is being answered; `cycle` is the latest that came in
-
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        self._running = cycle
-        self.outlet.expect_head()
-        super()._start_asgi_task(cycle, app)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take over a connection."""
-        super().connection_made(transport)
-        self.outlet = Outlet(transport, self._close, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of a connection."""
         if self._expiry is not None:
             self._expiry.cancel()
-        self.pipeline.clear()
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.message_event.set()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -65,20 +49,18 @@ class KernelProtocol(WritingProtocol):
         else:
             super().shutdown()
 
-    def data_received(self, data: bytes) -> None:
-        """Parse what came in, unless the connection's last request was heard already."""
-        if not self._deaf:
-            super().data_received(data)
-
     def on_response_complete(self) -> None:
         """Go on to the next request of the connection, or refuse the malformed one that came next."""
-        self.outlet.flush()
-        if self._lingers:
-            self.server_state.total_requests += 1
+        self.server_state.total_requests += 1
+        if self._lingers or self.transport.is_closing():
             return
-        last = not self.pipeline
-        super().on_response_complete()
-        if self._refusal is not None and last:
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        if self.pipeline:
+            self._start(self.pipeline.popleft())
+            return
+        self._close_at(self.loop.time() + self.timeout_keep_alive)
+        if self._refusal is not None:
             self._refuse(self._refusal)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
@@ -95,7 +77,7 @@ class KernelProtocol(WritingProtocol):
             return None
         cycle.scope["state"][TRUNCATED] = True
         cycle.keep_alive = False
-        cycle.message_event.set()
+        cycle.tell()
         self._expiry = self.loop.call_later(TRUNCATED_SECONDS, self._cut_unanswered)
         return True
 
@@ -104,7 +86,6 @@ class KernelProtocol(WritingProtocol):
         if self._deaf:
             return
         self._deaf = True
-        self._unset_keepalive_if_required()
         error = sys.exception()
         cause = error.__context__ or error if error is not None else None  # what a callback of the parser raised
         if cause is not None:
@@ -120,18 +101,18 @@ class KernelProtocol(WritingProtocol):
         elif not cycle.more_body:
             self._refusal = msg
         elif self._is_queued():
-            self.pipeline.popleft()
+            self.pipeline.pop()
             self._refusal = msg
         elif cycle.response_started:
             cycle.keep_alive = False
         else:
             cycle.disconnected = True
-            cycle.message_event.set()
+            cycle.tell()
             self._refuse(msg)
 
     def _is_queued(self) -> bool:
         """Whether the latest request waits for the answers to earlier ones."""
-        return any(cycle is self.cycle for cycle, _ in self.pipeline)
+        return self.cycle in self.pipeline
 
     def _refuse(self, message: str) -> None:
         self._refusal = None
@@ -148,23 +129,28 @@ class KernelProtocol(WritingProtocol):
         self.transport.write(STATUS_LINE[400] + head + b"\r\n" + body)
         self._linger()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Close after an answer; one that was given before all of its request came must not be lost."""
-        self.outlet.flush()
+        self._flush()
         if self.cycle.response_complete and self.cycle.more_body:
             self._linger()
         else:
             self.transport.close()
 
     def _linger(self) -> None:
-        self.outlet.flush()
+        self._flush()
         if self._half_open or not self.transport.can_write_eof():
             self.transport.close()
             return
         self._deaf = self._lingers = True
+        self._due = NEVER
         self.transport.write_eof()
         self.flow.resume_reading()
         self._expiry = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def _flush(self) -> None:
+        if self._running is not None:
+            self._running.flush()
 
     def _cut_unanswered(self) -> None:
         if not self.cycle.response_started:

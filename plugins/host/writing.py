@@ -4,12 +4,12 @@ import asyncio
 
 from structlog.stdlib import get_logger
 
-from plugins.host.upgrade import UpgradeProtocol
+from plugins.host.head import HeadProtocol
 
 log = get_logger()
 
 
-class WritingProtocol(UpgradeProtocol):
+class WritingProtocol(HeadProtocol):
     """Drops a client whose answer has filled every buffer, and that reads nothing of it for `write_seconds`."""
 
     write_seconds: float = 60.0
