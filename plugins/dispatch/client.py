@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 
 from attrs import define, frozen
 
+from plugins.dispatch.headers import Traits
 from plugins.slots import WorkerRejection
 
 
@@ -84,28 +85,6 @@ class Call:
     body: bytes
     limits: Limits
     on_sent: Callable[[], None] | None = None
-
-
-@frozen(eq=False)
-class Traits:
-    """What the headers of an answer say of its body.
-
-    `kind` and `encoding` are in lower case, without parameters. A connection that breaks too soon cannot be taken for
-    the end of a body that is `bounded`.
-    """
-
-    kind: str
-    encoding: str
-    bounded: bool
-
-    @classmethod
-    def of(cls, headers: Mapping[str, str]) -> "Traits":
-        """Read them."""
-        return cls(
-            headers.get("content-type", "").partition(";")[0].strip().lower(),
-            headers.get("content-encoding", "identity").strip().lower(),
-            "content-length" in headers or "transfer-encoding" in headers,
-        )
 
 
 class Response(Protocol):

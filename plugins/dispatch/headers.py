@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
+from attrs import frozen
+
 from kernel import Exchange, Secret
 from plugins.slots import TRACE
 
@@ -14,12 +16,6 @@ REQUEST_ID: Final = "x-request-id"
 
 _WANTED: Final = ("accept", "traceparent", "tracestate", "anthropic-version", "anthropic-beta")
 _PASSED_ON: Final = tuple((name.encode(), name) for name in _WANTED)
-_KINDS: Final = {
-    kind: (b"content-type", kind.encode())
-    for kind in ("application/json", "text/event-stream; charset=utf-8", "text/event-stream")
-}
-"""The usual content types, as they are written."""
-
 _KEPT: Final = re.compile(r"retry-after|(?:x-|anthropic-)?ratelimit-[a-z0-9-]{1,64}")
 _VALUE_LIMIT: Final = 256
 
@@ -79,16 +75,35 @@ def headers_for_client(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     ]
 
 
-def reply_headers(headers: Mapping[str, str], kind: str, extra: Iterable[str] = ()) -> list[tuple[bytes, bytes]]:
-    """The headers of a reply: a worker's content type, or else `kind`; those about limits, and `extra` ones."""
-    told = headers.get("content-type", "")
-    reply = [_KINDS.get(told or kind) or (b"content-type", (told if told and is_plain(told) else kind).encode())]
-    told_besides = headers_for_client(headers)
-    if extra:
-        told_besides += [(name, headers[name]) for name in extra if name in headers and is_plain(headers[name])]
-    if told_besides:
-        reply += [(name.encode(), value.encode()) for name, value in told_besides]
-    return reply
+@frozen(eq=False)
+class Traits:
+    """What the headers of an answer say of its body, and what of them is for the client.
+
+    `kind` and `encoding` are in lower case, without parameters. A connection that breaks too soon cannot be taken for
+    the end of a body that is `bounded`. `told` is the content type if it can be passed on, else it is empty.
+    """
+
+    kind: str
+    encoding: str
+    bounded: bool
+    told: bytes
+    limits: tuple[tuple[bytes, bytes], ...]
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> "Traits":
+        """Read them."""
+        told = headers.get("content-type", "")
+        return cls(
+            told.partition(";")[0].strip().lower(),
+            headers.get("content-encoding", "identity").strip().lower(),
+            "content-length" in headers or "transfer-encoding" in headers,
+            told.encode() if is_plain(told) else b"",
+            tuple((name.encode(), value.encode()) for name, value in headers_for_client(headers)),
+        )
+
+    def reply_headers(self, kind: bytes) -> list[tuple[bytes, bytes]]:
+        """The headers of a reply: the worker's content type, or else `kind`, and those about limits."""
+        return [(b"content-type", self.told or kind), *self.limits]
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, TransportFault, read_whole
 from plugins.dispatch.engine import Body
 from plugins.dispatch.engines.bodies import encode, parse
-from plugins.dispatch.headers import headers_for_worker, reply_headers
+from plugins.dispatch.headers import headers_for_worker, is_plain
 from plugins.dispatch.job import begin
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.prompt import pieces
@@ -64,7 +64,12 @@ async def answer_query(exchange: Exchange, service: Service) -> Reply:
     body = engine.encode(payload.data) if can(engine, Encodes) else Body(payload.encode())
     path = endpoint.worker_path if isinstance(endpoint, Api) else endpoint.path
     response, answer = await _Query(service, job.headers, job.served).ask(path, body)
-    return BytesReply(answer, headers=reply_headers(response.headers, "application/json", _DESCRIPTIONS))
+    headers = response.traits.reply_headers(b"application/json")
+    for name in _DESCRIPTIONS:
+        description = response.headers.get(name)
+        if description is not None and is_plain(description):
+            headers.append((name.encode(), description.encode()))
+    return BytesReply(answer, headers=headers)
 
 
 @define(eq=False)

@@ -15,7 +15,6 @@ from plugins.dispatch.engine import Edits, Handoff, Reading
 from plugins.dispatch.engine import Final as FinalAnswer
 from plugins.dispatch.freeing import forget_link, free
 from plugins.dispatch.handoffs import SpentHandoff
-from plugins.dispatch.headers import reply_headers
 from plugins.dispatch.job import Job
 from plugins.dispatch.leg import Leg
 from plugins.dispatch.named_events import replay_message, replay_response
@@ -28,7 +27,7 @@ from plugins.dispatch.worker import Role
 from plugins.endpoints import CHAT_COMPLETIONS
 from plugins.metrics import HANDOFFS_MISSING, child
 
-_EVENTS: Final = "text/event-stream; charset=utf-8"
+_EVENTS: Final = b"text/event-stream; charset=utf-8"
 
 log = get_logger()
 
@@ -136,9 +135,9 @@ def _reply(job: Job, leg: Leg, response: Response, answer: bytes, handoff: Hando
         reading = leg.read(answer, handoff)
         if not isinstance(reading, bytes):
             raise TypeError(f"engine {job.service.engine.name!r} read no bytes from its last leg")
-        return BytesReply(reading, headers=reply_headers(response.headers, "application/json"))
+        return BytesReply(reading, headers=response.traits.reply_headers(b"application/json"))
     source = LegStream(leg, response, answer)
-    reply = StreamReply(source, headers=reply_headers(response.headers, _EVENTS))
+    reply = StreamReply(source, headers=response.traits.reply_headers(_EVENTS))
     edits = job.service.edits
     if edits is None:
         reply.attach(end=source.end)
@@ -152,7 +151,7 @@ def _final_reply(job: Job, final: FinalAnswer) -> Reply:
     """The reply when an early leg had the whole answer; a client that wanted a stream gets its text as one."""
     if not job.request.stream:
         return BytesReply(orjson.dumps(final.data), headers=[(b"content-type", b"application/json")])
-    return StreamReply(Replayed(tuple(_events(job, final.data))), headers=[(b"content-type", _EVENTS.encode())])
+    return StreamReply(Replayed(tuple(_events(job, final.data))), headers=[(b"content-type", _EVENTS)])
 
 
 def _events(job: Job, answer: dict[str, Any]) -> Iterable[bytes]:

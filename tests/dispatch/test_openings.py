@@ -6,7 +6,8 @@ import orjson
 import pytest
 
 from plugins.dispatch.answers import check_first
-from plugins.dispatch.client import MalformedFault, Traits
+from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.headers import Traits
 from plugins.dispatch.opening import Opening
 from plugins.slots import WorkerRejection
 

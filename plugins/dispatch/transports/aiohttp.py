@@ -22,9 +22,9 @@ from plugins.dispatch.client import (
     Response,
     StaleFault,
     TimeoutFault,
-    Traits,
     TransportFault,
 )
+from plugins.dispatch.headers import Traits
 from plugins.dispatch.transports.tls import TlsConfig
 
 HEAD_LIMIT: Final = 80 * 1024

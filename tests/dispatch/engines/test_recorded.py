@@ -8,12 +8,13 @@ import orjson
 import pytest
 
 from kernel import COMPLETED, Endpoint, Outcome
-from plugins.dispatch.client import MalformedFault, Traits
+from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.editing import EventEditor
 from plugins.dispatch.engine import Handoff, Request
 from plugins.dispatch.engines.bodies import append, raw_member
 from plugins.dispatch.engines.sglang import SglangEngine
 from plugins.dispatch.engines.vllm import VllmEngine
+from plugins.dispatch.headers import Traits
 from plugins.dispatch.opening import Opening
 from plugins.dispatch.worker import Role
 from plugins.slots import Payload, WorkerRejection

@@ -5,7 +5,8 @@ from typing import Final, TypeVar, overload
 
 from attrs import define
 
-from plugins.dispatch.client import MalformedFault, Traits
+from plugins.dispatch.client import MalformedFault
+from plugins.dispatch.headers import Traits
 
 T = TypeVar("T")
 

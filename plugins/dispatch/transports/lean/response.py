@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from plugins.dispatch.client import Fault, MalformedFault, StaleFault, Traits, TransportFault
+from plugins.dispatch.client import Fault, MalformedFault, StaleFault, TransportFault
+from plugins.dispatch.headers import Traits
 from plugins.dispatch.transports.lean.carrier import Carrier
 from plugins.dispatch.transports.lean.decoder import Decoder
 from plugins.dispatch.transports.lean.head import CHUNKED, UNTIL_CLOSED, Head
