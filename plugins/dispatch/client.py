@@ -152,16 +152,27 @@ async def read_whole(response: Response, limit: int) -> bytes:
         TransportFault: the connection broke before its end.
         TimeoutFault: it did not come in time.
     """
+    body = response.rest()
+    if body is None:
+        body = await _read_parts(response, limit)
+    if len(body) > limit:
+        raise _too_long(limit)
+    return body
+
+
+async def _read_parts(response: Response, limit: int) -> bytes:
     parts: list[bytes] = []
-    size = 0
-    rest = response.rest()
-    while rest is None:
-        chunk = await response.chunk()
+    size, rest = 0, None
+    while rest is None and (chunk := await response.chunk()):
         size += len(chunk)
         if size > limit:
-            raise MalformedFault(f"the body is longer than {limit} bytes")
+            raise _too_long(limit)
         parts.append(chunk)
-        rest = response.rest() if chunk else b""
-    if size + len(rest) > limit:
-        raise MalformedFault(f"the body is longer than {limit} bytes")
-    return b"".join((*parts, rest)) if parts else rest
+        rest = response.rest()
+    if rest:
+        parts.append(rest)
+    return b"".join(parts)  # which copies nothing if there is but one
+
+
+def _too_long(limit: int) -> MalformedFault:
+    return MalformedFault(f"the body is longer than {limit} bytes")
