@@ -4,12 +4,9 @@ import re
 from time import monotonic
 from typing import Final
 
-from attrs import define, field
-
 from kernel import COMPLETED, Outcome
 from plugins.dispatch.client import Fault, Response
 from plugins.dispatch.leg import Leg
-from plugins.dispatch.worker import Worker
 from plugins.endpoints import RESPONSES
 
 _OPENING: Final = re.compile(rb"^event: ?response\.(?:created|queued|in_progress)\b", re.MULTILINE)
@@ -17,25 +14,23 @@ _SPEAKING: Final = re.compile(rb"^event: ?(?!response\.(?:created|queued|in_prog
 """Of the API of Responses, whose streams begin long before there is a token."""
 
 
-@define(eq=False)
 class LegStream:
     """Gives the bytes of a leg's answer as they come in; `first` have come already.
 
     A plain object and no generator: nothing has to be closed for the leg to end.
     """
 
-    _leg: Leg
-    _response: Response
-    _first: bytes
-    _worker: Worker = field(init=False)
-    _last: float = field(init=False)
-    _silent: bool = field(init=False, default=False)
+    __slots__ = ("_chunk", "_first", "_last", "_leg", "_observe", "_silent", "_worker")
 
-    def __attrs_post_init__(self) -> None:
-        self._worker = self._leg.take()  # the one that is held
+    def __init__(self, leg: Leg, response: Response, first: bytes) -> None:
+        self._leg = leg
+        self._first = first
+        self._chunk = response.chunk
+        self._observe = leg.metrics.per_token.observe
+        self._worker = leg.take()  # the one that is held
         self._last = self._worker.heard = monotonic()
-        if self._leg.job.request.endpoint is RESPONSES and _OPENING.search(self._first):
-            self._silent = _SPEAKING.search(self._first) is None
+        opens = leg.job.request.endpoint is RESPONSES and _OPENING.search(first) is not None
+        self._silent = opens and _SPEAKING.search(first) is None
         if not self._silent:
             self._speak()
 
@@ -47,7 +42,7 @@ class LegStream:
             first, self._first = self._first, b""
             return first
         try:
-            chunk = await self._response.chunk()
+            chunk = await self._chunk()
         except Fault as fault:
             self._leg.fail(fault)
             raise
@@ -57,7 +52,7 @@ class LegStream:
         now, last = monotonic(), self._last
         self._last = self._worker.heard = now
         if not self._silent:
-            self._leg.metrics.per_token.observe(now - last)
+            self._observe(now - last)
         elif _SPEAKING.search(chunk):
             self._silent = False
             self._speak()

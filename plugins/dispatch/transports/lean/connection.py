@@ -145,7 +145,10 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         response.feed(data)
-        self._wake()
+        if self._waiter is None:
+            response.pile_up(len(data))
+        else:
+            self._wake()
 
     def eof_received(self) -> None:
         """Hear from the loop that nothing more comes in; then there is no use in sending either."""

@@ -88,7 +88,8 @@ class LeanResponse:
         """See `Response`."""
         if self.carrier is not None:
             self.fail(TransportFault, "closed by its reader")
-        self._parts.clear()
+        if self._parts:
+            self._parts.clear()
 
     def feed(self, data: bytes) -> None:
         """Take in bytes from the connection."""
@@ -103,12 +104,13 @@ class LeanResponse:
                 self._finish(keep=decoder.whole)
         except MalformedFault as fault:
             self.fail(MalformedFault, fault.detail)
-            return
-        if self.carrier is not None:
-            self._size += len(body)
-            if self._size > HIGH_WATER and self._parts and not self._held:
-                self._held = True
-                self.carrier.hold()
+
+    def pile_up(self, size: int) -> None:
+        """Hear that so many of the bytes came in while nobody waited for any."""
+        self._size += size
+        if self._size > HIGH_WATER and self._parts and not self._held and self.carrier is not None:
+            self._held = True
+            self.carrier.hold()
 
     def lose(self, error: Exception | None, *, stale: bool) -> None:
         """Hear that nothing more will come, and by what error. `stale`: it may have been so before the request."""
