@@ -14,6 +14,12 @@ _JSON: Final = frozenset(("", "application/json"))
 _OPENINGS: Final = frozenset(("response.created", "response.queued", "response.in_progress", "message_start", "ping"))
 
 
+def fits(response: Response, *, stream: bool) -> bool:
+    """Whether an answer is of the kind that was asked for."""
+    traits = response.traits
+    return response.status == 200 and (traits.kind == _EVENTS) is stream and traits.encoding == "identity"
+
+
 async def check_head(response: Response, *, stream: bool) -> None:
     """Let an answer through that is of the kind that was asked for.
 
@@ -21,8 +27,7 @@ async def check_head(response: Response, *, stream: bool) -> None:
         WorkerRejection: the worker answered with a status of 400 or more.
         MalformedFault: 502, it answered with something else.
     """
-    traits = response.traits
-    if response.status == 200 and (traits.kind == _EVENTS) is stream and traits.encoding == "identity":
+    if fits(response, stream=stream):
         return
     if response.status >= 400:
         try:
@@ -32,7 +37,7 @@ async def check_head(response: Response, *, stream: bool) -> None:
         raise worker_rejection(response.status, body, response.headers)
     if response.status != 200:
         raise MalformedFault(f"status {response.status}")
-    if (traits.kind == _EVENTS) is not stream:
+    if (response.traits.kind == _EVENTS) is not stream:
         raise MalformedFault(f"content type {response.headers.get('content-type', '')!r:.100}")
     raise MalformedFault(f"content encoding {response.headers.get('content-encoding', '')!r:.100}")
 

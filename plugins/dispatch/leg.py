@@ -7,7 +7,7 @@ from typing import Final
 from structlog.stdlib import get_logger
 
 from kernel import Rejection
-from plugins.dispatch.answers import check_head, check_whole
+from plugins.dispatch.answers import check_head, check_whole, fits
 from plugins.dispatch.attempts import BEGUN, Attempts
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, read_whole
 from plugins.dispatch.engine import Handoff, Reading
@@ -51,7 +51,6 @@ class Leg(Attempts):
             self._begun = True
             BEGUN[self.role][0] += 1
         while True:
-            self._answering = False
             try:
                 if self.unready is not None:
                     await self.prepare()
@@ -65,14 +64,12 @@ class Leg(Attempts):
                     self.resend(worker, handoff, fault)
                     response = await send(self._write(worker, handoff, stream=stream), fresh=True)
                 self._response = response
-                if self.job.request.performance is not None:
-                    self._report(worker, response)
+                if self.job.request.performance is not None or not fits(response, stream=stream):
+                    await self._look_at(response, worker, stream=stream)
                 if stream:
                     return response, await self._first(response, handoff)
-                self.answered = monotonic()
-                await check_head(response, stream=False)
-                self._answering = True
-                answer = await read_whole(response, ANSWER_LIMIT)
+                self.answered, self._answering = monotonic(), True
+                answer = response.rest() or await read_whole(response, ANSWER_LIMIT)
                 check_whole(response, answer)
                 self._runs = None
             except Rejection as error:
@@ -160,23 +157,23 @@ class Leg(Attempts):
         self.began = monotonic()
         if job.timing is not None and job.timing.dispatched is None:
             job.timing.dispatched = self.began
-        self._runs = handoff
+        self._runs, self._answering = handoff, False
         return Call("POST", worker.url + job.request.endpoint.path, headers, body.content, limits, on_sent)
 
     def _note_sent(self) -> None:
         self.sent = self._runs
 
-    def _report(self, worker: Worker, response: Response) -> None:
-        """Keep what a worker tells of the request's times."""
+    async def _look_at(self, response: Response, worker: Worker, *, stream: bool) -> None:
+        """Keep what the head of an answer tells of the request's times, and decline one that is of another kind."""
         performance, reports = self.job.request.performance, self.job.service.reports
         if performance is not None:
             times = performance.legs[self.role] = LegTimes(worker.url, self.began)
             if reports is not None:
                 reports.report(times, response.headers, monotonic())
+        await check_head(response, stream=stream)
 
     async def _first(self, response: Response, handoff: Handoff | None) -> bytes:
         """The first bytes of a stream. With a handoff, they say something: before, the KV cache may not have come."""
-        await check_head(response, stream=True)
         first = await first_bytes(response) if handoff is None else await Opening().read(response)
         self.answered = monotonic()
         if self._reservation is not None and self._reservation.probe:
