@@ -6,10 +6,9 @@ from weakref import WeakKeyDictionary
 import orjson
 from attrs import define, evolve, field
 
-from plugins.dispatch.abilities import can
 from plugins.dispatch.answers import check_head
 from plugins.dispatch.client import Call, Limits, MalformedFault, read_whole
-from plugins.dispatch.engine import Asks, Engine, Partner
+from plugins.dispatch.engine import Asks, Partner
 from plugins.dispatch.pool import Pool
 from plugins.dispatch.worker import Worker
 
@@ -23,15 +22,13 @@ class Introductions:
 
     _told: "WeakKeyDictionary[Worker, Any]" = field(factory=WeakKeyDictionary, init=False)
 
-    async def partner(self, engine: Engine, pool: Pool, worker: Worker) -> Partner:
+    async def partner(self, engine: Asks, pool: Pool, worker: Worker) -> Partner:
         """What a pair has to know of a context worker.
 
         Raises:
             Rejection: it declined to tell; among them a `Fault`: it could not be asked, or made no sense.
         """
         partner = Partner(worker.url, worker.bootstrap_port)
-        if not can(engine, Asks):
-            return partner
         now = (worker.faults, worker.bootstrap_port)
         then, told = self._told.get(worker, (None, None))
         if then != now:

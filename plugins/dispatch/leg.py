@@ -145,9 +145,9 @@ class Leg(Attempts):
         job, pool = self.job, self.pool
         service, on_sent = job.service, None
         if handoff is not None:
-            if service.handoffs.is_stale(handoff):
+            if handoff.lifetime is not None and service.handoffs.is_stale(handoff):
                 raise StaleHandoff("the handoff was held for too long")
-            on_sent = self._note_sent
+            on_sent = None if self.paired else self._note_sent
         body = service.engine.body(self.role, job.request, handoff)
         headers = job.headers
         if pool.headers or body.headers:

@@ -5,10 +5,10 @@ from typing import Any
 
 from kernel import Rejection
 from plugins.dispatch.client import Response
-from plugins.dispatch.engine import Handoff
+from plugins.dispatch.engine import Handoff, Partner
 from plugins.dispatch.job import Job
 from plugins.dispatch.leg import Leg
-from plugins.dispatch.worker import Role
+from plugins.dispatch.worker import Role, Worker
 
 
 class _PairFailed(Exception):
@@ -34,21 +34,20 @@ async def run_pair(job: Job, generation: Leg) -> tuple[Handoff | None, Response,
     if context.unready is not None:
         await context.prepare()
     while True:
-        _choose(context, generation)
-        worker = context.latest
+        worker = _choose(context, generation)
         try:
-            handoff = await _meet(job, context)
+            handoff = await _meet(job, context, worker)
             return await _run_both(job, context, generation, handoff)
         except _PairFailed as failed:
             generation.give_back()
-            if worker is not None and failed.error.status >= 500:
+            if failed.error.status >= 500:
                 job.service.introductions.forget(worker)
             if not await failed.leg.recover(failed.error, failed.handoff):
                 raise failed.leg.fail(failed.error) from failed.error
 
 
-def _choose(context: Leg, generation: Leg) -> None:
-    """Choose both workers, or neither: one that is only to be tried would else wait for nothing.
+def _choose(context: Leg, generation: Leg) -> Worker:
+    """Choose both workers, or neither: one that is only to be tried would else wait for nothing. Gives the first one.
 
     Raises:
         Rejection: 503, there are none; or why others failed before.
@@ -61,15 +60,19 @@ def _choose(context: Leg, generation: Leg) -> None:
         context.give_back()
         generation.give_back()
         raise
+    return worker
 
 
-async def _meet(job: Job, context: Leg) -> Handoff:
+async def _meet(job: Job, context: Leg, worker: Worker) -> Handoff:
     """Make the handoff of one attempt."""
-    service, worker = job.service, context.take()
+    service = job.service
     if service.pairs is None:
         raise TypeError(f"the engine {service.engine.name!r} has legs that go together, and nothing by which they meet")
     try:
-        partner = await service.introductions.partner(service.engine, context.pool, worker)
+        if service.asks is not None:
+            partner = await service.introductions.partner(service.asks, context.pool, worker)
+        else:
+            partner = Partner(worker.url, worker.bootstrap_port)
         return service.pairs.meet(job.request, partner)
     except Rejection as error:
         context.conclude(error)
@@ -82,16 +85,16 @@ async def _run_both(
     loop = job.exchange.loop
     asking = loop.create_task(context.ask(handoff))
     answering = loop.create_task(generation.open(handoff, stream=job.request.stream))
-    tasks: tuple[asyncio.Task[Any], ...] = (asking, answering)
+    tasks = (asking, answering)
     good = False
     try:
-        await _all_or_one_failed(loop, tasks)
-        for leg, task in zip((context, generation), tasks, strict=True):
-            error = task.exception() if task.done() else None
-            if isinstance(error, Rejection):
-                raise _PairFailed(leg, error, handoff) from error
-            if error is not None:
-                raise error
+        if not await _all_well(loop, tasks):
+            for leg, task in zip((context, generation), tasks, strict=True):
+                error = task.exception() if task.done() else None
+                if isinstance(error, Rejection):
+                    raise _PairFailed(leg, error, handoff) from error
+                if error is not None:
+                    raise error
         good = True
     finally:
         if not good:
@@ -101,21 +104,21 @@ async def _run_both(
     return reading if isinstance(reading, Handoff) else handoff, response, answer
 
 
-async def _all_or_one_failed(loop: asyncio.AbstractEventLoop, tasks: "tuple[asyncio.Task[Any], ...]") -> None:
-    """Wait for both to be done, or one of them to fail; how the other one ends then is nobody's loss."""
-    waiter = loop.create_future()
+def _all_well(loop: asyncio.AbstractEventLoop, tasks: "tuple[asyncio.Task[Any], ...]") -> "asyncio.Future[bool]":
+    """Whether all went well, once they have ended or one has not; how the others end then is nobody's loss."""
+    told: asyncio.Future[bool] = loop.create_future()
     running = len(tasks)
 
     def note_end(task: "asyncio.Task[Any]") -> None:
         nonlocal running
         running -= 1
-        failed = task.cancelled() or task.exception() is not None
-        if (failed or not running) and not waiter.done():
-            waiter.set_result(None)
+        well = not task.cancelled() and task.exception() is None
+        if not (well and running) and not told.done():
+            told.set_result(well)
 
     for task in tasks:
         task.add_done_callback(note_end)
-    await waiter
+    return told
 
 
 async def _stop(tasks: "tuple[asyncio.Task[Any], ...]", context: Leg, generation: Leg) -> None:

@@ -8,7 +8,7 @@ from plugins.dispatch.abilities import Connects, Frees, Reports, TriesFirst, abl
 from plugins.dispatch.apis import apis_of
 from plugins.dispatch.budget import RetryBudget
 from plugins.dispatch.client import Limits
-from plugins.dispatch.engine import Aborts, Bypasses, Edits, Engine, Pairs, ServesAlone
+from plugins.dispatch.engine import Aborts, Asks, Bypasses, Edits, Engine, Pairs, ServesAlone
 from plugins.dispatch.errands import Errands
 from plugins.dispatch.handoffs import HandoffConfig
 from plugins.dispatch.introductions import Introductions
@@ -53,6 +53,7 @@ class Service:
     frees: Frees | None = field(init=False)
     tries: TriesFirst | None = field(init=False)
     pairs: Pairs | None = field(init=False)
+    asks: Asks | None = field(init=False)
     alone: ServesAlone | None = field(init=False)
     bypasses: Bypasses | None = field(init=False)
     edits: Edits | None = field(init=False)
@@ -69,6 +70,7 @@ class Service:
         self.frees = able(engine, Frees)
         self.tries = able(engine, TriesFirst)
         self.pairs = able(engine, Pairs)
+        self.asks = able(engine, Asks)
         self.alone = able(engine, ServesAlone)
         bypasses = able(engine, Bypasses)
         self.bypasses = bypasses if bypasses is not None and bypasses.conditional else None
