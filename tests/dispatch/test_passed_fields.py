@@ -82,6 +82,18 @@ async def test_a_header_that_an_encoding_could_change_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "passed"), [(["a/b", "c/d"], "a/b"), (["a\tb", "c/d"], "c/d"), (["a\tb", "é"], None)]
+)
+async def test_of_a_header_that_stands_twice_one_is_sent(values: list[str], passed: str | None) -> None:
+    """The first that can be; whatever else stands twice does not matter."""
+    headers = [("x-other", "1"), *(("accept", value) for value in values), ("x-other", "2"), ("traceparent", "00")]
+    async with scripted(answer_odd) as worker, running(single(worker.url)) as dispatch:
+        await ask(dispatch, exchange_of(body_of(), headers=headers))
+    assert worker.seen[0].header.get("accept") == passed
+    assert worker.seen[0].header["traceparent"] == "00"
+
+
+@pytest.mark.parametrize(
     "field",
     [
         "kv_transfer_params", "disaggregated_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",
