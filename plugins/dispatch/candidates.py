@@ -49,6 +49,10 @@ class Candidates(Sequence[Worker]):
         return self.mask.bit_count()
 
     def __contains__(self, worker: object) -> bool:
+        return self.has(worker)
+
+    def has(self, worker: object) -> bool:
+        """What `in` says, which takes Python longer."""
         if not isinstance(worker, Worker) or not self.mask >> worker.index & 1:
             return False
         return self.roster.places[worker.index] is worker

@@ -148,7 +148,7 @@ class Pool:
         if candidates is None:
             return None
         worker = self._policy.choose(candidates, facts)
-        if worker not in candidates:
+        if not candidates.has(worker):
             raise TypeError(f"the policy {type(self._policy).__name__} chose what is no candidate")
         work = 1 if self._weighs is None else max(1, self._weighs.weigh(worker, facts))
         return self._charge(worker, work, facts)

@@ -39,9 +39,11 @@ def opening_of(prompt: Prompt) -> str | None:
     for name in ("messages", "input"):
         messages = data.get(name)
         if isinstance(messages, list):
-            end = _first_of_user(messages)
-            system = {key: data[key] for key in ("system", "instructions") if data.get(key)}
-            return "".join(piece[:_KEY_LIMIT] for piece in pieces({**system, name: messages[:end]})) or None
+            opening = {name: messages[: _first_of_user(messages)]}
+            for key in ("system", "instructions"):
+                if key in data:
+                    opening[key] = data[key]
+            return "".join([piece[:_KEY_LIMIT] for piece in pieces(opening)]) or None
     return prompt.text(_FIRST_CHARACTERS) or None
 
 
