@@ -104,7 +104,8 @@ class Pool:
     @property
     def ready(self) -> Sequence[Worker]:
         """The workers that take requests."""
-        self.breakers.advance()
+        if self.breakers.out:
+            self.breakers.advance()
         return self._roster.members
 
     def acquire(self, discovery: Discovery | None = None) -> Tenant:
