@@ -61,7 +61,7 @@ class _JsonLine:
             values = structlog.processors.format_exc_info(logger, method, values)
         try:
             # text, since what orjson writes is cut from far larger blocks, which must not be kept
-            return orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS).decode()
+            return orjson.dumps(values).decode()
         except (TypeError, ValueError):
             return str(_render(logger, method, values))
 
