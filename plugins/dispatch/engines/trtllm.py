@@ -12,10 +12,10 @@ from attrs import field, frozen, validators
 
 from kernel import Rejection, Secret
 from plugins.dispatch.apis import USUAL, Apis, check_apis
-from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.engine import Body, Handoff, Partner, Reading, Request
 from plugins.dispatch.engines.trtllm_answers import CONCERN, METRICS_EVENT, read_context, strip_event, strip_internals
 from plugins.dispatch.engines.trtllm_ids import NODES, mint
+from plugins.dispatch.engines.trtllm_places import place_in
 from plugins.dispatch.engines.trtllm_prompts import copy_fields, one_prompt
 from plugins.dispatch.engines.trtllm_signing import check_signable, signed_headers
 from plugins.dispatch.engines.trtllm_times import CLOCK_HEADER, METRICS_HEADERS, note_ids, read_event, read_headers
@@ -28,7 +28,6 @@ from plugins.slots import LegTimes
 _MSGPACK_HEADERS: Final = {"x-trtllm-msgpack": "1"}
 _CONTEXT_FIRST: Final = 0
 _GENERATION_FIRST: Final = 1
-_ENDPOINT: Final = "ctx_info_endpoint"
 _DERIVED: Final = "injected_chat_template_kwargs"
 
 _GENERATION_ONLY: Final = "TRTLLM_DISAGG_BENCHMARK_GEN_ONLY"
@@ -115,20 +114,11 @@ class TrtllmEngine:
         Raises:
             MalformedFault: 502, the context worker does not say where.
         """
-        params = partner.told.get("disaggregated_params") if isinstance(partner.told, dict) else None
-        place = dict(params) if isinstance(params, dict) else {}
-        if isinstance(place.get(_ENDPOINT), list):
-            place[_ENDPOINT] = next(iter(place[_ENDPOINT]), None)
-        if not place.get(_ENDPOINT):
-            raise MalformedFault(f"it tells of no {_ENDPOINT}", "the context worker does not say how it is reached")
-        id = mint(self._node)
+        place, id = place_in(partner.told), mint(self._node)
         ids = {"ctx_request_id": id, "disagg_request_id": id, "ctx_usage": None}
         generation = {"request_type": "generation_only", "schedule_style": _GENERATION_FIRST, **ids, **place}
-        fields: dict[str, Any] = {
-            Role.CONTEXT: self._context_params(id, _GENERATION_FIRST),
-            Role.GENERATION: generation,
-        }
-        handoff = Handoff(fields)
+        context = self._context_params(id, _GENERATION_FIRST)
+        handoff = Handoff({Role.CONTEXT: context, Role.GENERATION: generation})
         if request.performance is not None:
             note_ids(request.performance, handoff)
         return handoff
