@@ -36,7 +36,7 @@ def append(body: bytes, members: bytes) -> bytes:
 
     All that the client wrote stays as it is, its numbers and the order of its members included.
     """
-    return body if members == _NOTHING else b"%b,%b" % (body.rstrip()[:-1], members[1:])
+    return body if members == _NOTHING else b"".join((body.rstrip()[:-1], b",", members[1:]))
 
 
 def raw_member(document: bytes, name: str, value: object) -> bytes:
@@ -102,7 +102,7 @@ def parse_around(name: str, answer: bytes, worker: str) -> dict[str, Any]:
     end = answer.find(b"]", start) + 1
     numbers = answer[start:end] if found >= 0 else b""
     if len(numbers) > len(_NO_NUMBERS) and numbers.translate(None, _NUMBERS) == _NO_NUMBERS:
-        data = parse(b"%b%b%b" % (answer[:start], _WRITTEN_STAND_IN, answer[end:]), worker)
+        data = parse(b"".join((answer[:start], _WRITTEN_STAND_IN, answer[end:])), worker)
         if data.get(name) == _STAND_IN:
             data[name] = orjson.Fragment(numbers)
             return data
