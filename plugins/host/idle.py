@@ -50,10 +50,13 @@ class IdleProtocol(HttpToolsProtocol):
         """Close the connection at that time of the loop, unless it is busy then."""
         self._due = due
         if due < self._timer_due:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_due = due
-            self._timer = self.loop.call_at(due, self._expire)
+            self._set_timer(due)
+
+    def _set_timer(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self.loop.call_at(due, self._expire)
 
     def _expire(self) -> None:
         self._timer, self._timer_due = None, NEVER

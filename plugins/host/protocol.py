@@ -59,7 +59,9 @@ class KernelProtocol(WritingProtocol):
         if self.pipeline:
             self._start(self.pipeline.popleft())
             return
-        self._close_at(self.loop.time() + self.timeout_keep_alive)
+        due = self._due = self.loop.time() + self.timeout_keep_alive
+        if due < self._timer_due:
+            self._set_timer(due)
         if self._refusal is not None:
             self._refuse(self._refusal)
 
