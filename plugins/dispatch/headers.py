@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from attrs import frozen
+from attrs import define
 
 from kernel import Exchange, Secret
 from plugins.slots import TRACE
@@ -75,7 +75,7 @@ def headers_for_client(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     ]
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Traits:
     """What the headers of an answer say of its body, and what of them is for the client.
 
@@ -93,12 +93,14 @@ class Traits:
     def of(cls, headers: Mapping[str, str]) -> "Traits":
         """Read them."""
         told = headers.get("content-type", "")
+        encoding = headers.get("content-encoding")
+        limits = headers_for_client(headers)
         return cls(
             told.partition(";")[0].strip().lower(),
-            headers.get("content-encoding", "identity").strip().lower(),
+            "identity" if encoding is None else encoding.strip().lower(),
             "content-length" in headers or "transfer-encoding" in headers,
             told.encode() if is_plain(told) else b"",
-            tuple((name.encode(), value.encode()) for name, value in headers_for_client(headers)),
+            tuple([(name.encode(), value.encode()) for name, value in limits]) if limits else (),
         )
 
     def reply_headers(self, kind: bytes) -> list[tuple[bytes, bytes]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from plugins.dispatch.client import Client, MalformedFault
-from plugins.dispatch.transports.lean.repeats import SIZE, Repeats
+from plugins.dispatch.transports.lean.repeats import MISSES, SIZE, Repeats
 from plugins.dispatch.transports.lean.response import LeanResponse
 from tests.dispatch.transports.exchange import CHUNKED as CODED
 from tests.dispatch.transports.exchange import OK, call, fetch, framed, lean_only, sized
@@ -201,6 +201,18 @@ def test_what_is_remembered_is_small(known: Repeats) -> None:
                 assert read(known, [raw])[2:] == (b"abc", "clean")
                 assert len(known._before + known._after) < SIZE
                 assert len(known._exact) < SIZE
+
+
+def test_heads_that_are_all_new_are_remembered_seldom(known: Repeats) -> None:
+    """But often enough for what comes again later."""
+    seen = set()
+    for number in range(10 * MISSES):
+        assert read(known, [sized(b"abc", b"x-request-id: %d" % number)])[-1] == "clean"
+        seen.add(known._before)
+    assert len(seen) < 3 * MISSES
+    for _ in range(MISSES):
+        assert read(known, [sized(b"abc", b"date: now")])[-1] == "clean"
+    assert b"date: now" in known._before
 
 
 @pytest.mark.parametrize("raw", [b"\r\n\r\n", b"\r\n\r\n0\r\n\r\n", b"\r\n\r\n3\r\n\r\nabc", b"\r\n"])

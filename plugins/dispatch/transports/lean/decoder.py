@@ -65,9 +65,9 @@ class Decoder:
 
     @classmethod
     def of_chunks(cls, parts: list[bytes]) -> "Decoder":
-        """One for an answer whose head was read, and maybe some of its chunks."""
+        """One for an answer whose head is known."""
         decoder = cls("POST", parts)
-        decoder.read_head(_OF_CHUNKS)
+        decoder._feed(_OF_CHUNKS)
         return decoder
 
     def read_head(self, data: bytes) -> tuple[Head, bytes] | None:
