@@ -37,8 +37,7 @@ class HeadProtocol(IdleProtocol):
         self.done.set_result(None)
         self._running: Cycle | None = None  # which is being answered
         self._deaf = False  # nothing that still comes in is parsed
-        self._data = b""  # the part that is being parsed
-        self._received = 0  # bytes before that part
+        self._received = 0  # bytes before the part that is being parsed
         self._end = 0  # bytes until its end
         self._head_open = False
         self._head_start = 0  # bytes before the part in which the head began
@@ -72,12 +71,12 @@ class HeadProtocol(IdleProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse what came in, and again what was not for the parser; see that a head which goes on has its limits."""
         while data and not self._deaf:
-            self._data, data = data, b""
-            self._end = self._received + len(self._data)
+            part, data = data, b""
+            self._end = self._received + len(part)
             try:
-                self.parser.feed_data(self._data)
+                self.parser.feed_data(part)
             except httptools.HttpParserUpgrade as stopped:
-                data = self._decline() + self._data[stopped.args[0] :]
+                data = self._decline() + part[stopped.args[0] :]
             except httptools.HttpParserError:
                 self.send_400_response("the request is not valid HTTP")
             start, self._received = self._received, self._end
