@@ -70,9 +70,7 @@ def build(standard: Standard, configuration: Configuration, previous: Assembly |
     switches = configuration.switches()
     extensions = find_extensions("kernel.plugins")
     standing = [line.name for line in standard.order]
-    problems: list[str] = []
-    specs: dict[str, PluginSpec] = {}
-    plugins: dict[str, Plugin] = {}
+    problems, specs, plugins = list[str](), dict[str, PluginSpec](), dict[str, Plugin]()
     for name in dict.fromkeys([*switches, *standing]):
         if name not in extensions and name not in standing:
             problems.append(configuration.at(("plugins", name), f"no such plugin{suggest(name, extensions)}"))

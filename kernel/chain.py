@@ -1,6 +1,7 @@
 """Composes plugins into one callable: the contract of call_next, whose fault it was, and fail-open."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from time import perf_counter
 
 from structlog.stdlib import get_logger
@@ -19,20 +20,25 @@ def compose(plugins: Sequence[tuple[str, Plugin, bool]], *, timed: bool = False)
     A plugin that calls on twice or returns no Reply is a ChainError; every exception is blamed on the plugin that it
     came from. With `timed`, `exchange.timings` gets each name and the seconds from call to return, innermost first.
     """
+    plugins = plugins if timed else [*_joined(plugins)]
     names = ["kernel", *(name for name, _, _ in plugins)]
-    chain = _end(names[-1], len(plugins))
+
+    async def end(exchange: Exchange) -> Reply:
+        again = exchange.depth != len(plugins)
+        raise ChainError(names[-1], f"called call_next {'twice' if again else 'as the innermost plugin'}")
+
+    chain: CallNext = end
     for index, (name, plugin, fail_open) in reversed([*enumerate(plugins)]):
         step = _timed(name, plugin) if timed else plugin
         chain = _link((name, step, fail_open), chain, index, names[index], noted=index > 0 and plugins[index - 1][2])
     return chain
 
 
-def _end(name: str, depth: int) -> CallNext:
-    async def end(exchange: Exchange) -> Reply:
-        again = exchange.depth != depth
-        raise ChainError(name, "called call_next twice" if again else "called call_next as the innermost plugin")
-
-    return end
+def _joined(plugins: Sequence[tuple[str, Plugin, bool]]) -> Iterator[tuple[str, Plugin, bool]]:
+    """Neighbours with the same `joined_by`, as the one plugin that it makes of them."""
+    for join, group in groupby(plugins, lambda named: getattr(named[1], "joined_by", None)):
+        same = [*group]
+        yield from same if join is None else [(same[-1][0], join(same), False)]
 
 
 def _link(named: tuple[str, Plugin, bool], inner: CallNext, index: int, caller: str, *, noted: bool) -> CallNext:

@@ -32,7 +32,7 @@ def resolve(
     """
     standard = [line.name for line in order]
     problems = [f"the standard order names {name!r} twice" for name in sorted({*standard}) if standard.count(name) > 1]
-    anchored: dict[tuple[str, str], list[Place]] = {}
+    anchored, places = dict[tuple[str, str], list[Place]](), list[Place]()
     for name in sorted(specs.keys() - standard):
         try:
             side, anchor = _anchor(specs[name], switches.get(name, DEFAULT), standard, specs)
@@ -40,7 +40,6 @@ def resolve(
             anchored.setdefault((side, anchor), []).append(place)
         except OrderError as error:
             problems += error.problems
-    places: list[Place] = []
     for line in order:
         spec, switch = specs.get(line.name), switches.get(line.name, DEFAULT)
         problems += _standard_problems(line, spec, switch)
@@ -88,9 +87,8 @@ def _standard_problems(line: OrderLine, spec: PluginSpec | None, switch: Switch)
 
 def _unmet_needs(specs: Sequence[PluginSpec]) -> list[str]:
     """A need is met by a plugin that is on and further out."""
-    problems: list[str] = []
+    problems, filled = list[str](), set[object]()
     fillers = {slot: spec.name for spec in specs for slot in spec.fills}
-    filled: set[object] = set()
     for spec in specs:
         for slot in spec.needs:
             if slot not in filled:

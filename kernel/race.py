@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
 from contextlib import closing
 from types import coroutine
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from kernel.errors import ClientGone, KernelError
-
-T = TypeVar("T")
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -112,7 +110,7 @@ class Interruptible:
             self._gone.set_result(None)
 
 
-def begin(work: Coroutine[Any, Any, T]) -> Awaitable[T] | T:
+def begin(work: Coroutine[Any, Any, bytes]) -> Awaitable[bytes] | bytes:
     """Run `work` up to where it has to wait: its result, or what to await for that."""
     try:
         waits = work.send(None)
@@ -122,7 +120,7 @@ def begin(work: Coroutine[Any, Any, T]) -> Awaitable[T] | T:
 
 
 @coroutine
-def _go_on(work: Coroutine[Any, Any, T], waits: Any) -> Generator[Any, Any, T]:
+def _go_on(work: Coroutine[Any, Any, bytes], waits: Any) -> Generator[Any, Any, bytes]:
     with closing(work):
         yield waits
         return (yield from work.__await__())

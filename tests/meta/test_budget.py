@@ -27,6 +27,7 @@ CATCHES_EVERYTHING = {
     "plugins/dispatch/follower.py": "a discovery that fails in an unknown way must not end the membership",
     "plugins/dispatch/health.py": "a probe that fails in an unknown way must not end the watch",
     "plugins/error_envelope.py": "turns every fault into an answer",
+    "plugins/hooks.py": "takes what a plugin raises out through those further out, and goes on without an observer",
     "plugins/host/application.py": "a client gets an answer whatever the application raises",
     "plugins/host/failure.py": "a fault of the command line is one line, not a traceback",
     "plugins/host/lifespan.py": "a start that fails is told to whoever waits for it",

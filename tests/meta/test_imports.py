@@ -20,7 +20,7 @@ ARROWS = (
 
 SHARED = {
     "slots", "metrics", "tallies", "endpoints", "sse", "envelopes", "schemas", "configuration",
-    "messages", "chat", "responses", "board",
+    "messages", "chat", "responses", "board", "hooks",
 }  # fmt: skip
 """What plugins have in common; `configuration` is for those with files of their own. Third parties rely on `slots`."""
 
