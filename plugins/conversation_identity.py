@@ -8,8 +8,9 @@ from uuid import uuid4
 import orjson
 from attrs import field, frozen
 
-from kernel import CallNext, Exchange, PluginSpec, Rejection, Reply
+from kernel import Exchange, PluginSpec, Rejection
 from plugins.endpoints import GENERATIVE
+from plugins.hooks import Hooks
 from plugins.slots import CONVERSATION, PAYLOAD, Conversation
 
 HEADERS: Final = (
@@ -34,7 +35,7 @@ def _header_name(_instance: object, _attribute: object, value: str | None) -> No
 
 
 @frozen
-class ConversationIdentity:
+class ConversationIdentity(Hooks):
     """Fill the slot `conversation`: from the body's `conversation_params`, else from headers, else body fields.
 
     The fields are `prompt_cache_key`, `client_metadata` and the session in Claude Code's `metadata.user_id`.
@@ -45,8 +46,8 @@ class ConversationIdentity:
 
     subagent_header: str | None = field(default=None, validator=_header_name)
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Look, then call on.
+    def on_request(self, exchange: Exchange) -> None:
+        """Look.
 
         Raises:
             Rejection: 400, an identity is longer than 1,024 characters.
@@ -60,7 +61,6 @@ class ConversationIdentity:
                     found = found or (f"subagent:{uuid4()}", "subagent")
             if found is not None:
                 exchange[CONVERSATION] = Conversation(*_limited(*found), subagent_affinity=parent)
-        return await call_next(exchange)
 
 
 def _find(exchange: Exchange) -> tuple[str, str] | None:

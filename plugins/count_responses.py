@@ -2,18 +2,18 @@
 
 from attrs import frozen
 
-from kernel import CallNext, Exchange, PluginSpec, Reply
+from kernel import Exchange, PluginSpec, Reply
 from plugins.endpoints import GENERATIVE
+from plugins.hooks import Hooks
 from plugins.metrics import TOTAL_RESPONSES
 
 
 @frozen
-class CountResponses:
+class CountResponses(Hooks):
     """Count every answer of dispatch, before it is encoded; a request that failed has none."""
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Call on, then count."""
-        reply = await call_next(exchange)
+    def on_reply(self, exchange: Exchange, reply: Reply) -> Reply:
+        """Count."""
         if exchange.endpoint in GENERATIVE:
             TOTAL_RESPONSES.inc()
         return reply

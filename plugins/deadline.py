@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from attrs import Attribute, define, field, frozen
 
-from kernel import CallNext, Exchange, PluginSpec, Rejection, Reply, StreamReply
+from kernel import Exchange, PluginSpec, Rejection, Reply, Slot, StreamReply
+from plugins.hooks import Guard, Hooks, close_guard, open_guard
 from plugins.slots import DEADLINE, STREAM
 from plugins.sse import KEEP_ALIVES
 
@@ -26,7 +27,7 @@ def _positive(_instance: object, attribute: "Attribute[Any]", value: float | Non
 
 
 @frozen
-class Deadline:
+class Deadline(Hooks):
     """Stop a request that is not complete in time: 504, or within its stream the error event of its API.
 
     `seconds` are counted from the request's arrival. A client may ask for less, and never gets more, with
@@ -40,8 +41,8 @@ class Deadline:
     first_byte_seconds: float | None = field(default=None, validator=_positive)
     silence_seconds: float | None = field(default=None, validator=_positive)
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Call on under the limits that hold.
+    def on_request(self, exchange: Exchange) -> None:
+        """Set the limits that hold.
 
         Raises:
             Rejection: 504, a limit was reached; 400, the client's cannot be read.
@@ -52,15 +53,27 @@ class Deadline:
             seconds = asked if seconds is None else min(seconds, asked)
         paced = (self.first_byte_seconds or self.silence_seconds) is not None and exchange.get(STREAM)
         if seconds is None and not paced:
-            return await call_next(exchange)
+            return
         if seconds is not None:
             _set(exchange, seconds)
-        pace = _Pace(exchange, self.first_byte_seconds, self.silence_seconds) if paced else None
-        with exchange.interruptible():
-            reply = await call_next(exchange)
-        if pace is not None and isinstance(reply, StreamReply):
-            pace.watch(reply)
+        if paced:
+            exchange[_PACE] = _Pace(exchange, self.first_byte_seconds, self.silence_seconds)
+        open_guard(exchange, _GUARD)
+
+    def on_reply(self, exchange: Exchange, reply: Reply) -> Reply:
+        """Let a stream keep its pace."""
+        close_guard(exchange, _GUARD)
+        pace = exchange.get(_PACE)
+        if pace is not None:
+            exchange[_PACE] = None  # it has the exchange, which would have it
+            if isinstance(reply, StreamReply):
+                pace.watch(reply)
         return reply
+
+    def on_error(self, exchange: Exchange, error: BaseException) -> None:
+        """Say which limit was reached, if that is what ended the work."""
+        exchange[_PACE] = None
+        close_guard(exchange, _GUARD, error)
 
 
 def _read(name: bytes, value: bytes) -> float:
@@ -151,5 +164,8 @@ class _Pace:
         if self._timer is not None:
             self._timer.cancel()
 
+
+_GUARD: Final = Slot[Guard | None]("deadline_guard")
+_PACE: Final = Slot[_Pace | None]("pace")
 
 PLUGIN = PluginSpec("deadline", Deadline, fills=(DEADLINE,))

@@ -3,16 +3,16 @@
 import orjson
 from attrs import frozen
 
-from kernel import BytesReply, CallNext, DataReply, Exchange, PluginSpec, Reply
+from kernel import BytesReply, DataReply, Exchange, PluginSpec, Reply
+from plugins.hooks import Hooks
 
 
 @frozen
-class EncodeReply:
+class EncodeReply(Hooks):
     """Encode a reply that is still data as JSON; bytes and streams pass untouched."""
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Call on, then encode; what cannot be encoded is a fault of whoever made it."""
-        reply = await call_next(exchange)
+    def on_reply(self, _exchange: Exchange, reply: Reply) -> Reply:
+        """Encode; what cannot be encoded is a fault of whoever made it."""
         if not isinstance(reply, DataReply):
             return reply
         headers = reply.headers

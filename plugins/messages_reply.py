@@ -3,25 +3,25 @@
 import orjson
 from attrs import frozen
 
-from kernel import BytesReply, CallNext, Exchange, PluginSpec, Reply, StreamReply
+from kernel import BytesReply, Exchange, PluginSpec, Reply, StreamReply
 from plugins.chat.stream import ChatStream
 from plugins.endpoints import MESSAGES
+from plugins.hooks import Hooks
 from plugins.messages.answer import message_from
 from plugins.messages.events import MessageEvents
 from plugins.slots import MODEL, OFFER, PAYLOAD, TRANSLATED
 
 
 @frozen
-class MessagesReply:
+class MessagesReply(Hooks):
     """Translate the reply where dispatch took the offer of `messages_request`; any other passes untouched."""
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Call on, then translate.
+    def on_reply(self, exchange: Exchange, reply: Reply) -> Reply:
+        """Translate.
 
         Raises:
             WorkerRejection: 502, the worker's answer cannot be understood.
         """
-        reply = await call_next(exchange)
         taken = exchange.get(TRANSLATED)
         if taken is None or exchange.endpoint is not MESSAGES or taken is not exchange.get(OFFER):
             return reply

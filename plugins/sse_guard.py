@@ -4,8 +4,9 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from kernel import FAILED, CallNext, Exchange, Outcome, PluginSpec, Reply, StreamReply
+from kernel import FAILED, Exchange, Outcome, PluginSpec, Reply, StreamReply
 from plugins.endpoints import Api
+from plugins.hooks import Hooks
 from plugins.slots import WorkerRejection
 from plugins.sse import EventGate, MessagesGate, ResponsesGate
 
@@ -21,7 +22,7 @@ _WORKER_ERROR: Final = "the worker ended the stream with an error"
 
 
 @frozen
-class SseGuard:
+class SseGuard(Hooks):
     """End a stream that broke with the error of its API in place of the terminal event that did not come.
 
     That is an error object for completions and chat, an event `error` for Messages, and for Responses an event
@@ -30,14 +31,14 @@ class SseGuard:
     broken, and so does one in which the worker itself told of an error.
     """
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Call on, then guard what is streamed."""
-        reply = await call_next(exchange)
-        endpoint = exchange.endpoint
-        gate = _GATES.get(endpoint.grammar) if isinstance(endpoint, Api) else None
-        if isinstance(reply, StreamReply) and gate is not None:
-            watch = _Watch(reply, exchange.id, gate())
-            reply.attach(step=watch.gate.push, check=watch.check, close=watch.close)
+    def on_reply(self, exchange: Exchange, reply: Reply) -> Reply:
+        """Guard what is streamed."""
+        if isinstance(reply, StreamReply):
+            endpoint = exchange.endpoint
+            gate = _GATES.get(endpoint.grammar) if isinstance(endpoint, Api) else None
+            if gate is not None:
+                watch = _Watch(reply, exchange.id, gate())
+                reply.attach(step=watch.gate.push, check=watch.check, close=watch.close)
         return reply
 
 

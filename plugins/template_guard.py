@@ -4,7 +4,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from kernel import CallNext, Exchange, PluginSpec, Rejection, Reply
+from kernel import Exchange, PluginSpec, Rejection
+from plugins.hooks import Hooks
 from plugins.slots import PAYLOAD, Payload
 
 _TEMPLATE: Final = "chat_template"
@@ -12,7 +13,7 @@ _ARGUMENTS: Final = frozenset(("chat_template_kwargs", "chat_template_args"))
 
 
 @frozen
-class TemplateGuard:
+class TemplateGuard(Hooks):
     """Refuse a request that brings its own chat template, which is a program that the worker would run.
 
     A template counts at the top level and at any depth inside `chat_template_kwargs` and
@@ -23,8 +24,8 @@ class TemplateGuard:
 
     allow: bool = False
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Check, then call on.
+    def on_request(self, exchange: Exchange) -> None:
+        """Check.
 
         Raises:
             Rejection: 400, the request brings a template.
@@ -32,7 +33,6 @@ class TemplateGuard:
         payload = None if self.allow else exchange.get(PAYLOAD)
         if payload is not None and _TEMPLATE in "\n".join(payload.data).casefold():
             _check(payload)
-        return await call_next(exchange)
 
 
 def _check(payload: Payload) -> None:

@@ -7,6 +7,7 @@ from attrs import Attribute, field, frozen
 from kernel import CallNext, Exchange, PluginSpec, Reply
 from plugins.early_start.answer import BesideStream
 from plugins.endpoints import ANTHROPIC, OPENAI, RESPONSES_API, Api, Dialect
+from plugins.hooks import Hooks, Join, join
 from plugins.slots import STREAM
 from plugins.sse import COMMENT, HEARTBEAT, PING
 
@@ -19,7 +20,7 @@ def _positive(_instance: object, attribute: "Attribute[Any]", value: float | Non
 
 
 @frozen
-class EarlyStart:
+class EarlyStart(Hooks):
     """Begin a stream that has nothing to say for `after_seconds`, and send a sign of life every `interval_seconds`.
 
     That is an event `ping` for Messages and a comment for all others, in silence only, at any place of the stream; on
@@ -33,6 +34,11 @@ class EarlyStart:
     after_seconds: float | None = field(default=None, validator=_positive)
     interval_seconds: float = field(default=15.0, validator=_positive)
     apis: tuple[Dialect, ...] = (OPENAI, RESPONSES_API, ANTHROPIC)
+
+    @property
+    def joined_by(self) -> Join | None:
+        """What is off has no part in anything, and stands in the way of no neighbours."""
+        return join if self.after_seconds is None else None
 
     async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
         """Call on, beside the stream where there is to be one."""
