@@ -1,6 +1,8 @@
 """Writes one structured line for each request, after its last byte, whatever its ending."""
 
+from functools import partial
 from time import monotonic
+from typing import Final
 
 from attrs import define, frozen
 from structlog.stdlib import get_logger
@@ -9,15 +11,16 @@ from kernel import (
     CLIENT_GONE,
     COMPLETED,
     FAILED,
-    CallNext,
     ClientGone,
     Exchange,
     Outcome,
     PluginSpec,
     Rejection,
     Reply,
+    Slot,
     StreamReply,
 )
+from plugins.hooks import Hooks
 from plugins.slots import CONVERSATION, SERVED, STREAM, TIMING, TRACE
 
 GONE_STATUS = 499
@@ -31,22 +34,21 @@ _log = get_logger()
 class _Line:
     """What is said of one request at its end."""
 
-    exchange: Exchange
     status: int = GONE_STATUS
     outcome: str | None = CANCELLED
     """That of a whole answer follows from its status."""
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, exchange: Exchange, outcome: Outcome) -> None:
         """A stream ended; its status went out when it began."""
         self.outcome = outcome.name
-        if outcome.name == CLIENT_GONE or isinstance(self.exchange.reason, ClientGone):
+        if outcome.name == CLIENT_GONE or isinstance(exchange.reason, ClientGone):
             self.status, self.outcome = GONE_STATUS, CLIENT_GONE
         elif outcome.error is not None and not isinstance(outcome.error, Exception):
             self.outcome = CANCELLED
 
-    def write(self) -> None:
+    def write(self, exchange: Exchange) -> None:
         """Log the line; faults and 5xx as warnings."""
-        exchange, status = self.exchange, self.status
+        status = self.status
         outcome = self.outcome or (COMPLETED if status < 400 else REJECTED if status < 500 else FAILED)
         client, get = exchange.scope.get("client"), exchange.get
         values: dict[str, object] = {
@@ -79,29 +81,36 @@ class _Line:
             log.info("request.finished", **values)
 
 
+_LINE: Final = Slot[_Line]("access_log_line")
+
+
 @frozen
-class AccessLog:
+class AccessLog(Hooks):
     """Log one line `request.finished` for each request: endpoint, status, outcome, seconds, model, workers, attempts.
 
     No header, no body and no conversation id is logged. A client that left is logged with status 499, and so
     is a request that was cancelled before its answer. With `trace_span` the line has the trace's id.
     """
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Pass the reply on and log when everything that the exchange held was given back."""
-        line = _Line(exchange)
-        exchange.resources.push(line.write)
-        try:
-            reply = await call_next(exchange)
-        except ClientGone:
+    def on_request(self, exchange: Exchange) -> None:
+        """Have a line logged when everything that the exchange held was given back."""
+        line = exchange[_LINE] = _Line()
+        exchange.resources.push(partial(line.write, exchange))
+
+    def on_error(self, exchange: Exchange, error: BaseException) -> None:
+        """Note what went wrong."""
+        line = exchange[_LINE]
+        if isinstance(error, ClientGone):
             line.outcome = CLIENT_GONE
-            raise
-        except Exception as error:
+        elif isinstance(error, Exception):
             line.status, line.outcome = error.status if isinstance(error, Rejection) else 500, None
-            raise
+
+    def on_reply(self, exchange: Exchange, reply: Reply) -> Reply:
+        """Note what is answered."""
+        line = exchange[_LINE]
         line.status, line.outcome = reply.status, None
         if reply.__class__ is StreamReply:
-            reply.attach(end=line.ended)
+            reply.attach(end=partial(line.ended, exchange))
         return reply
 
 

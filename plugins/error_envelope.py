@@ -12,7 +12,6 @@ from kernel import (
     CLIENT_GONE,
     COMPLETED,
     BytesReply,
-    CallNext,
     ClientGone,
     Exchange,
     Outcome,
@@ -30,6 +29,7 @@ from plugins.envelopes import (
     trtllm_anthropic_error,
     trtllm_error,
 )
+from plugins.hooks import Hooks
 from plugins.metrics import ERRORS, HTTP_EXCEPTIONS, IN_FLIGHT, INTERNAL_ERRORS, REQUESTS, child
 from plugins.slots import SERVED, InvalidRequest, WorkerRejection
 from plugins.tallies import Cell, cell_of
@@ -62,7 +62,7 @@ _ended: Final = _Ended()
 
 
 @frozen
-class ErrorEnvelope:
+class ErrorEnvelope(Hooks):
     """Answer rejections and faults in the API's error shape, and count requests by how they ended.
 
     `envelope`: `openai` for the error object of the API's home, OpenAI's or Anthropic's; `trtllm` for the shapes of
@@ -71,24 +71,24 @@ class ErrorEnvelope:
 
     envelope: Literal["openai", "trtllm"] = "openai"
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Pass replies on; make one of an exception. A client that left gets none."""
+    def on_request(self, exchange: Exchange) -> None:
+        """Count the request as one in flight."""
         count, leave = _in_flight[exchange.endpoint.name]
         count[0] += 1
         exchange.resources.push(leave)
-        try:
-            reply = await call_next(exchange)
-        except ClientGone:
-            _count(exchange, GONE_STATUS, "client_gone")
-            raise
-        except Exception as error:
-            _record(exchange, error)
-            reply = self._answer(exchange, rejection_of(error))
-            _count(exchange, reply.status, _class_of(error))
-            return reply
-        except BaseException:
-            _count(exchange, GONE_STATUS, "cancelled")
-            raise
+
+    def on_error(self, exchange: Exchange, error: BaseException) -> Reply | None:
+        """Make a reply of an exception. A client that left gets none."""
+        if isinstance(error, ClientGone) or not isinstance(error, Exception):
+            _count(exchange, GONE_STATUS, "client_gone" if isinstance(error, ClientGone) else "cancelled")
+            return None
+        _record(exchange, error)
+        reply = self._answer(exchange, rejection_of(error))
+        _count(exchange, reply.status, _class_of(error))
+        return reply
+
+    def on_reply(self, exchange: Exchange, reply: Reply) -> Reply:
+        """Count what is answered, a stream when it has ended."""
         if dialect_for(exchange) == ANTHROPIC:
             reply.headers.append((b"request-id", exchange.id.encode()))
         if reply.__class__ is StreamReply:

@@ -7,8 +7,9 @@ import orjson
 from attrs import field, frozen, validators
 from structlog.stdlib import get_logger
 
-from kernel import CallNext, Exchange, PluginSpec, Rejection, Reply
+from kernel import Exchange, PluginSpec, Rejection
 from plugins.endpoints import GENERATIVE, RESPONSES
+from plugins.hooks import Hooks
 from plugins.metrics import VALIDATION_EXCEPTIONS
 from plugins.schemas import CHECKS
 from plugins.slots import BODY_SECONDS, MODEL, PAYLOAD, STREAM, InvalidRequest, Payload
@@ -21,7 +22,7 @@ _PLAIN: Final = (("accept-encoding", "identity"), ("connection", "close"))
 
 
 @frozen
-class ParseRequest:
+class ParseRequest(Hooks):
     """Fill the slots `payload`, `model` and `stream`, or answer with what is wrong with the body.
 
     Fields that this API does not define pass unchecked: workers have their own. The media type is not
@@ -32,8 +33,8 @@ class ParseRequest:
     body_timeout_seconds: float = field(default=60.0, validator=validators.gt(0))
     _told: set[str] = field(init=False, factory=set, eq=False, repr=False)
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Parse, then call on.
+    async def on_request(self, exchange: Exchange) -> None:
+        """Parse.
 
         Raises:
             InvalidRequest: 400, the body is not a valid request.
@@ -57,7 +58,6 @@ class ParseRequest:
             exchange[STREAM] = exchange.endpoint in GENERATIVE and bool(data.get("stream"))
             if exchange.endpoint is RESPONSES and data.get("store"):
                 self._tell_of_store()
-        return await call_next(exchange)
 
     def _tell_of_store(self) -> None:
         """Say once that a client's wish to have its answer kept is not met."""

@@ -8,7 +8,8 @@ from typing import Any, Final
 from attrs import define, field, frozen
 from structlog.stdlib import get_logger
 
-from kernel import CallNext, ClientGone, Exchange, Outcome, PluginSpec, Rejection, Reply, StreamReply
+from kernel import ClientGone, Exchange, Outcome, PluginSpec, Rejection, Reply, Slot, StreamReply
+from plugins.hooks import Hooks
 from plugins.slots import SERVED, TRACE
 
 try:
@@ -43,8 +44,11 @@ class _State:
     """Nobody records before this reading of `time.monotonic()`."""
 
 
+_SPAN: Final = Slot["trace.Span"]("span")
+
+
 @frozen
-class TraceSpan:
+class TraceSpan(Hooks):
     """Open the span `disaggregated_request`, as a child of the caller's `traceparent`, and tell workers of it.
 
     `otlp_endpoint` sends spans to a collector over OTLP/HTTP, for example
@@ -83,24 +87,30 @@ class TraceSpan:
             await asyncio.to_thread(provider.shutdown)
             giving_up.cancel()
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Call on inside a span that ends after the last byte."""
+    def on_request(self, exchange: Exchange) -> None:
+        """Open a span that ends after the last byte."""
         if exchange.arrived < self._state.off_until or (tracer := self._tracer(exchange.arrived)) is None:
-            return await call_next(exchange)
+            return
         span = _open(tracer, exchange)
-        if not span.is_recording():
-            return await call_next(exchange)
-        exchange.resources.push(partial(_close, exchange, span))
-        try:
-            reply = await call_next(exchange)
-        except BaseException as error:
+        if span.is_recording():
+            exchange[_SPAN] = span
+            exchange.resources.push(partial(_close, exchange, span))
+
+    def on_error(self, exchange: Exchange, error: BaseException) -> None:
+        """Say in the span what went wrong."""
+        span = exchange.get(_SPAN)
+        if span is not None:
             _fail(span, error)
-            raise
-        span.set_attribute("http.response.status_code", reply.status)
-        if reply.status >= 500:
-            span.set_status(trace.StatusCode.ERROR)
-        if isinstance(reply, StreamReply):
-            reply.attach(end=partial(_end, span))
+
+    def on_reply(self, exchange: Exchange, reply: Reply) -> Reply:
+        """Say in the span what is answered."""
+        span = exchange.get(_SPAN)
+        if span is not None:
+            span.set_attribute("http.response.status_code", reply.status)
+            if reply.status >= 500:
+                span.set_status(trace.StatusCode.ERROR)
+            if isinstance(reply, StreamReply):
+                reply.attach(end=partial(_end, span))
         return reply
 
     def _tracer(self, now: float) -> "trace.Tracer | None":

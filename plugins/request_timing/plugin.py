@@ -8,8 +8,9 @@ import orjson
 from attrs import Attribute, Factory, define, field, frozen
 from prometheus_client import Histogram
 
-from kernel import COMPLETED, CallNext, Exchange, Outcome, PluginSpec, Reply, StreamReply
+from kernel import COMPLETED, Exchange, Outcome, PluginSpec, Reply, StreamReply
 from plugins.endpoints import GENERATIVE
+from plugins.hooks import Hooks
 from plugins.metrics import FIRST_TOKEN, INTER_TOKEN, KERNEL_OVERHEAD, QUEUE_LATENCY, QUEUE_WAIT, child
 from plugins.request_timing.journal import Journal
 from plugins.request_timing.record import Account
@@ -43,7 +44,7 @@ def _named(_instance: object, attribute: "Attribute[Any]", value: str | None) ->
 
 
 @frozen
-class RequestTiming:
+class RequestTiming(Hooks):
     """Fill the slot `timing` and observe the latencies of requests that reached a worker.
 
     `return_perf_metrics`: tell a client that sends `X-TRTLLM-return-metrics: 1` how long each part of its request
@@ -73,21 +74,29 @@ class RequestTiming:
         if self._journal is not None:
             await self._journal.stop()
 
-    async def __call__(self, exchange: Exchange, call_next: CallNext) -> Reply:
-        """Stamp the stations that this plugin sees; dispatch stamps its own."""
-        if exchange.endpoint not in GENERATIVE:
-            return await call_next(exchange)
-        timing = Timing(exchange.arrived)
-        exchange[TIMING] = timing
-        tells = self.return_perf_metrics and exchange.headers.get(_ASKS) == "1"
-        if tells or self._journal is not None:
-            exchange[PERFORMANCE] = Performance()
-        try:
-            reply = await call_next(exchange)
-        finally:
-            served = exchange.get(SERVED)
-            if timing.dispatched is not None and served is not None:
-                _observe_wait(exchange, timing, timing.dispatched, served)
+    def on_request(self, exchange: Exchange) -> None:
+        """Note when it arrived; dispatch stamps the stations of its own."""
+        if exchange.endpoint in GENERATIVE:
+            exchange[TIMING] = Timing(exchange.arrived)
+            if self._journal is not None or self._tells(exchange):
+                exchange[PERFORMANCE] = Performance()
+
+    def _tells(self, exchange: Exchange) -> bool:
+        return self.return_perf_metrics and exchange.headers.get(_ASKS) == "1"
+
+    def on_error(self, exchange: Exchange, _error: BaseException) -> None:
+        """Observe how long it waited."""
+        timing, served = exchange.get(TIMING), exchange.get(SERVED)
+        if timing is not None and timing.dispatched is not None and served is not None:
+            _observe_wait(exchange, timing, timing.dispatched, served)
+
+    def on_reply(self, exchange: Exchange, reply: Reply) -> Reply:
+        """Observe how long it waited, and what the kernel added; of a stream more is to come."""
+        timing, served = exchange.get(TIMING), exchange.get(SERVED)
+        if timing is None:
+            return reply
+        if timing.dispatched is not None and served is not None:
+            _observe_wait(exchange, timing, timing.dispatched, served)
         if served is not None and timing.answered is not None and timing.dispatched is not None:
             now, body = monotonic(), exchange.get(BODY_SECONDS) or 0.0
             own = timing.dispatched - timing.arrived - body + now - timing.answered
@@ -99,7 +108,7 @@ class RequestTiming:
             exchange.resources.push(partial(_finish, timing))
         told = served is not None or reply.__class__ is StreamReply
         if told and reply.status < 400 and exchange.get(PERFORMANCE) is not None:
-            _Report(exchange, self._journal, tells=tells).attach(reply)
+            _Report(exchange, self._journal, tells=self._tells(exchange)).attach(reply)
         return reply
 
 

@@ -19,20 +19,17 @@ CATCHES_EVERYTHING = {
     "kernel/reply.py": "one link that fails must not keep the outcome from the others",
     "kernel/runtime.py": "a plugin that fails to start or stop must not keep the others",
     "kernel/wire.py": "a fault in a stream is an outcome",
-    "plugins/access_log.py": "the line is written on every ending",
     "plugins/configuration/document.py": "hostile text gets more than YAML's own errors out of the parser",
     "plugins/configuration/structure.py": "whatever a plugin's class raises is a problem of its configuration",
     "plugins/dispatch/embedded/launcher.py": "workers must not outlive a start that fails",
     "plugins/dispatch/embedded/stub/engines/answering.py": "a slot must not outlive the request that holds it",
     "plugins/dispatch/follower.py": "a discovery that fails in an unknown way must not end the membership",
     "plugins/dispatch/health.py": "a probe that fails in an unknown way must not end the watch",
-    "plugins/error_envelope.py": "turns every fault into an answer",
     "plugins/hooks.py": "takes what a plugin raises out through those further out, and goes on without an observer",
     "plugins/host/application.py": "a client gets an answer whatever the application raises",
     "plugins/host/failure.py": "a fault of the command line is one line, not a traceback",
     "plugins/host/lifespan.py": "a start that fails is told to whoever waits for it",
     "plugins/host/source.py": "a reload that fails in an unknown way must not end the watch on the file",
-    "plugins/trace_span.py": "the span is closed with its error on every ending",
 }
 """The files that may catch Exception or more, and why; nobody else may."""
 
