@@ -56,8 +56,9 @@ class KernelMiddleware:
     def _find(self, scope: Message) -> Endpoint | None:
         path, mount, method = scope["path"], scope.get("root_path", ""), scope["method"]
         path = path[len(mount) :] if mount and path.startswith(f"{mount}/") else path
-        above = (row for row in self._above if row.method == method and path.startswith(row.path))
-        return self._endpoints.get((method, path)) or next(above, None)
+        return self._endpoints.get((method, path)) or next(
+            (row for row in self._above if row.method == method and path.startswith(row.path)), None
+        )
 
 
 def _last_resort(exchange: Exchange, error: Exception) -> BytesReply:

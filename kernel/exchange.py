@@ -101,7 +101,8 @@ class Exchange(Interruptible):
         super().__init__(receive)
         self.endpoint, self.scope = endpoint, scope
         self.sent: dict[bytes, bytes] = dict(scope["headers"])
-        self.id = _request_id(scope["headers"] if b"x-request-id" in self.sent else ())
+        given = _usable_id(scope["headers"]) if b"x-request-id" in self.sent else None
+        self.id = given or random.getrandbits(128).to_bytes(16, "big").hex()
         self.arrived = monotonic()
         self.resources = Resources()
         self.depth = 0
@@ -161,8 +162,6 @@ class Exchange(Interruptible):
         await self.resources.close()
 
 
-def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    for name, value in headers:
-        if name == b"x-request-id" and USABLE_ID.fullmatch(value):
-            return value.decode("ascii")
-    return random.getrandbits(128).to_bytes(16, "big").hex()
+def _usable_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    ids = (value.decode("ascii") for name, value in headers if name == b"x-request-id" and USABLE_ID.fullmatch(value))
+    return next(ids, None)
