@@ -21,10 +21,8 @@ _FOREVER: Final = float("inf")
 class Home(Protocol):
     """Where a connection belongs."""
 
-    @property
-    def repeats(self) -> Repeats:
-        """What its worker's heads have in common."""
-        ...
+    repeats: Repeats
+    """What its worker's heads have in common."""
 
     def keep(self, connection: "Connection") -> None:
         """It is idle, and can be used again."""
@@ -50,9 +48,7 @@ class Connection(asyncio.Protocol):
         "_transport", "_unsent", "_until", "_used", "_waiter", "is_closing",
     )  # fmt: skip
 
-    is_closing: Callable[[], bool]
-    """Whether it is closing; the transport's own method, since it is asked about each connection that is used again."""
-
+    is_closing: Callable[[], bool]  # the transport's own
     _transport: asyncio.Transport
     _began: float
     _until: float
@@ -67,8 +63,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = self._due = _FOREVER
         self._unsent: memoryview | None = None
-        self._full = False
-        self._used = False
+        self._full = self._used = False
 
     def begin(self, call: Call, head: bytes, now: float, until: float, *, last: bool) -> LeanResponse:
         """Write a request whose answer must have ended at `until`, in the loop's time; `last`: no other follows."""
@@ -77,11 +72,9 @@ class Connection(asyncio.Protocol):
             self._set_timer(until)
         self._response = response = LeanResponse(self, call.method, self._home.repeats)
         body = call.body
-        if len(body) <= PIECE:
-            self._transport.write(head + body)
-        else:
+        self._transport.write(head + body[:PIECE])
+        if len(body) > PIECE:
             self._unsent = memoryview(body)[PIECE:]
-            self._transport.write(head + body[:PIECE])
             self._send_more()
         return response
 
@@ -112,8 +105,8 @@ class Connection(asyncio.Protocol):
     def finish(self, *, keep: bool) -> None:
         """See `Carrier`."""
         self._response = None
-        all_sent = self._unsent is None and not self._full
-        if keep and not self._last and all_sent and not self._transport.get_write_buffer_size():
+        unsent = self._unsent is not None or self._full or self._transport.get_write_buffer_size()
+        if keep and not self._last and not unsent:
             self._used = True
             self._home.keep(self)
         else:
