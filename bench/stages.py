@@ -10,7 +10,7 @@ LOOP: Final = "event loop"
 """What no stage has called: the loop itself, timers, and the system calls that it makes."""
 
 UVICORN: Final = "uvicorn"
-CONNECTION: Final = "connection and outlet"
+CONNECTION: Final = "connection"
 ENTRY: Final = "kernel entry"
 CHAIN: Final = "chain"
 REPLY: Final = "reply"
@@ -48,6 +48,7 @@ _PLACES: Final = {
     "kernel": ENTRY,
     "plugins/host/logs": LOG_LINE,
     "plugins/host": CONNECTION,
+    "plugins/hooks": CHAIN,
     "plugins/dispatch/transports": TRANSPORT,
     "plugins/dispatch/engines": ENGINE,
     "plugins/dispatch/policies": POLICY,
