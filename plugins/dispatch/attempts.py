@@ -153,12 +153,14 @@ class Attempts:
         self.worker = self._reservation = self._response = self._runs = None
         if response is not None:
             response.close()
-        if reservation is not None:
-            reservation.release(success=success)
-        if worker is not None and handoff is not None and not success:
-            service = self.job.service
-            if service.aborts is not None:
-                service.errands.send(self.pool, worker, service.aborts.abort(self.role, handoff))
+        try:
+            if reservation is not None:
+                reservation.release(success=success)  # of which a policy hears, that may fail
+        finally:
+            if worker is not None and handoff is not None and not success:
+                service = self.job.service
+                if service.aborts is not None:
+                    service.errands.send(self.pool, worker, service.aborts.abort(self.role, handoff))
 
     def succeed(self) -> None:
         """End the leg well."""

@@ -5,14 +5,16 @@ from typing import Any
 
 import orjson
 import pytest
-from attrs import evolve
+from attrs import define, evolve
 
 from kernel import ClientGone, Endpoint, Secret
 from plugins.dispatch.client import MalformedFault
 from plugins.dispatch.embedded.stub import run_stub
 from plugins.dispatch.engine import Handoff, Partner, Request
 from plugins.dispatch.engines.sglang import SglangEngine
-from plugins.dispatch.worker import Role
+from plugins.dispatch.policies.least_loaded import LeastLoaded
+from plugins.dispatch.policy import Facts
+from plugins.dispatch.worker import Role, Worker
 from plugins.endpoints import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES, RESPONSES
 from plugins.metrics import ABORTS
 from plugins.slots import Payload
@@ -113,6 +115,32 @@ async def _leave(pair: Pair, exchange: Any) -> None:
     exchange.interrupt(ClientGone())
     with pytest.raises(ClientGone):
         await task
+
+
+@define
+class Tripping(LeastLoaded):
+    """A policy with a fault: it fails whenever it hears of an ending."""
+
+    def finished(self, _worker: Worker, _facts: Facts, /, *, success: bool) -> None:
+        """Fail."""
+        raise RuntimeError(f"success: {success}")
+
+
+async def test_workers_are_told_to_stop_though_a_policy_fails_as_it_hears_of_it() -> None:
+    """They would else go on with requests of clients that are gone."""
+    count = ABORTS.labels("m", "context", "told")
+    before = count._value.get()
+    async with pair_of(SglangEngine()) as known:
+        config = config_of(SglangEngine(), known.context, known.generation)
+        assert config.context is not None
+        config = evolve(config, context=evolve(config.context, policy=Tripping()))
+        async with running(config) as dispatch:
+            pair = Pair(known.context, known.generation, dispatch)
+            pair.context.add_fault("hang")
+            with pytest.raises(RuntimeError, match="success: False"):
+                await _leave(pair, exchange_of(orjson.dumps(CHAT)))
+            await pair.settled()
+    assert count._value.get() == before + 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
