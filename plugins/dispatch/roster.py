@@ -131,7 +131,7 @@ class Roster:
         return [worker for worker in self.places if worker is not None]
 
     def grow(self) -> None:
-        """Let the shares of workers that are new grow; called before each choice."""
+        """Let the shares of workers that are new grow; called before a choice if a step of one may be due."""
         for worker in self.shares.grow():
             self._settle(worker)
 
