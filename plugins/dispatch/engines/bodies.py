@@ -15,6 +15,7 @@ _DECODER: Final = JSONDecoder()
 _NOTHING: Final = b"{}"
 _NUMBERS: Final = b"0123456789,"
 _NO_NUMBERS: Final = b"[]"
+_GAPS: Final = (b"[]", b"[,", b",,", b",]")
 _STAND_IN: Final = "\x00numbers"
 _WRITTEN_STAND_IN: Final = orjson.dumps(_STAND_IN)
 
@@ -101,7 +102,7 @@ def parse_around(name: str, answer: bytes, worker: str) -> dict[str, Any]:
     start = found + len(label)
     end = answer.find(b"]", start) + 1
     numbers = answer[start:end] if found >= 0 else b""
-    if len(numbers) > len(_NO_NUMBERS) and numbers.translate(None, _NUMBERS) == _NO_NUMBERS:
+    if numbers.translate(None, _NUMBERS) == _NO_NUMBERS and not any(gap in numbers for gap in _GAPS):
         data = parse(b"".join((answer[:start], _WRITTEN_STAND_IN, answer[end:])), worker)
         if data.get(name) == _STAND_IN:
             data[name] = orjson.Fragment(numbers)
