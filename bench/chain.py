@@ -31,7 +31,7 @@ from kernel.chain import compose
 from kernel.wire import write_stream
 from plugins import STANDARD, parse_document
 from plugins.host.logs import configure_logs
-from plugins.host.server import GC_THRESHOLDS
+from plugins.host.memory import GC_THRESHOLDS
 from plugins.slots import TIMING, Timing
 
 BREATH: Final = 64

@@ -1,7 +1,6 @@
 """uvicorn's server with our endings: signals, an orderly shutdown in bounded steps, and an exit code."""
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -17,6 +16,7 @@ from uvicorn import Config, Server
 from uvicorn.server import HANDLED_SIGNALS
 
 from kernel import KernelMiddleware, Rejection, Runtime
+from plugins.host import memory
 from plugins.host.lifespan import Lifespan
 from plugins.host.listener import bound_address, refusal
 from plugins.host.protocol import KernelProtocol
@@ -29,9 +29,6 @@ STOP_SECONDS: Final = 10.0
 """How long plugins may take to stop."""
 
 TICK_SECONDS: Final = 0.05
-
-GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Requests make few cycles; the default of 700 objects costs a seventh of the time that a request takes."""
 
 SHUTTING_DOWN: Final = "the server is shutting down"
 
@@ -109,9 +106,7 @@ class KernelServer(Server):
         if threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
         self._hooks.start()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        memory.settle()
 
     async def on_tick(self, counter: int) -> bool:
         """Say once that requests can be served."""

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from kernel import ConfigError
-from plugins.host.server import GC_THRESHOLDS
+from plugins.host.memory import GC_THRESHOLDS
 from tests.host.support import serving
 from tests.host.wire import parse_answers, request, until
 
