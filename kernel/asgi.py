@@ -43,8 +43,7 @@ class KernelMiddleware:
             except ClientGone:
                 return None
             except Exception as error:
-                reply = _last_resort(exchange, error)
-                headers = reply.headers
+                headers = (reply := _last_resort(exchange, error)).headers
             headers.append((b"x-request-id", exchange.id.encode()))
             if isinstance(reply, StreamReply):
                 await write_stream(reply, send, headers, exchange)

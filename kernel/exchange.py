@@ -68,12 +68,10 @@ class Resources:
         """Give back until something has to be awaited."""
         while self._releases:
             try:
-                result = self._releases.pop()()
+                if (result := self._releases.pop()()) is not None and isinstance(result, Awaitable):
+                    return result
             except Exception:
                 log.exception("resource.release_failed")
-            else:
-                if result is not None and isinstance(result, Awaitable):
-                    return result
         return None
 
     async def _await_rest(self, waits: Awaitable[object] | None) -> None:
@@ -104,8 +102,7 @@ class Exchange(Interruptible):
         given = _usable_id(scope["headers"]) if b"x-request-id" in self.sent else None
         self.id = given or random.getrandbits(128).to_bytes(16, "big").hex()
         self.arrived = monotonic()
-        self.resources = Resources()
-        self.depth = 0
+        self.resources, self.depth = Resources(), 0
         self.timings: list[tuple[str, float]] | None = None
         self._slots: dict[Slot[Any], Any] = {}
         self.get: Getter = self._slots.get

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
-from contextlib import closing
 from types import coroutine
 from typing import Any, TypeAlias
 
@@ -52,8 +51,7 @@ class Interruptible:
     __slots__ = ("_gone", "_timer", "_watcher", "guards", "loop", "may_watch", "reason", "receive")
 
     def __init__(self, receive: Receive) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.receive = receive
+        self.loop, self.receive = asyncio.get_running_loop(), receive
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._gone: asyncio.Future[None] | None = None
@@ -113,17 +111,23 @@ class Interruptible:
 def begin(work: Coroutine[Any, Any, bytes]) -> Awaitable[bytes] | bytes:
     """Run `work` up to where it has to wait: its result, or what to await for that."""
     try:
-        waits = work.send(None)
+        return _go_on(work, work.send(None))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
-    return _go_on(work, waits)
 
 
 @coroutine
 def _go_on(work: Coroutine[Any, Any, bytes], waits: Any) -> Generator[Any, Any, bytes]:
-    with closing(work):
-        yield waits
-        return (yield from work.__await__())
+    while True:
+        try:
+            try:
+                yield waits
+            except BaseException as error:  # also an end of the wait that `work` knows what to do about
+                waits = work.throw(error)
+            else:
+                waits = work.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 async def finish(work: Coroutine[Any, Any, None], seconds: float) -> None:

@@ -182,3 +182,33 @@ async def test_a_request_that_was_interrupted_before_is_not_read() -> None:
     exchange.interrupt(Rejection(503, "shutting down"))
     with pytest.raises(Rejection, match="shutting down"):
         await exchange.read(10)
+
+
+async def test_a_server_hears_how_its_wait_ended() -> None:
+    """One that gives a client up after a while can say so, at the first part of a body as at any other."""
+
+    async def receive() -> MutableMapping[str, Any]:
+        try:
+            async with asyncio.timeout(0.01):
+                return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+        except TimeoutError:
+            return GONE
+
+    with pytest.raises(ClientGone):
+        await Exchange(TEST, {"type": "http", "headers": []}, receive).read(10)
+
+
+async def test_a_server_that_tidies_up_is_let() -> None:
+    """What it awaits when its wait is cancelled is awaited, as a task group does in a middleware further out."""
+    tidied = asyncio.Event()
+
+    async def receive() -> MutableMapping[str, Any]:
+        try:
+            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+        except asyncio.CancelledError:
+            await turn()
+            tidied.set()
+            raise
+
+    assert (await rejection_of(Exchange(TEST, {"type": "http", "headers": []}, receive), seconds=0.01)).status == 408
+    assert tidied.is_set()

@@ -16,6 +16,7 @@ CATCHES_EVERYTHING = {
     "kernel/discovery.py": "whatever an import raises is one error of that package",
     "kernel/assembly.py": "whatever a plugin raises while the chain is built is one error of the configuration",
     "kernel/exchange.py": "one release that fails must not keep the others",
+    "kernel/race.py": "whatever ends a wait is told to the coroutine that waits",
     "kernel/reply.py": "one link that fails must not keep the outcome from the others",
     "kernel/runtime.py": "a plugin that fails to start or stop must not keep the others",
     "kernel/wire.py": "a fault in a stream is an outcome",
