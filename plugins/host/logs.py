@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -78,6 +79,7 @@ class _Lines:
         self._loop: asyncio.AbstractEventLoop | None = None  # that which will write them
         self._writing = threading.RLock()  # the lines of a thread stay in their order
         atexit.register(self.flush)
+        os.register_at_fork(before=self.flush)  # what waits is the parent's, and no loop runs in the child
 
     def add(self, line: str, *, at_once: bool = False) -> None:
         """Take a line without its end, to be written soon, or now."""

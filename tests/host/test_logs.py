@@ -138,6 +138,30 @@ def test_lines_wait_a_moment_for_each_other_but_no_error_does() -> None:
     assert [orjson.loads(line)["event"] for line in done.stderr.splitlines()] == ["fourth"]
 
 
+IN_A_FORK = """
+import asyncio, os
+import structlog
+from plugins.host.logs import configure_logs
+configure_logs("info", "json")
+log = structlog.get_logger()
+async def main():
+    log.info("before")
+    child = os.fork()
+    if not child:
+        log.info("child")
+        os._exit(0)
+    os.waitpid(child, 0)
+    log.info("parent")
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_is_forked_says_what_it_has_to_say() -> None:
+    """It has no event loop that would write its lines, and those that waited are not its own."""
+    done = subprocess.run([sys.executable, "-c", IN_A_FORK], capture_output=True, timeout=30, check=True)
+    assert [orjson.loads(line)["event"] for line in done.stderr.splitlines()] == ["before", "child", "parent"]
+
+
 AS_STRUCTLOG = """
 import structlog
 from plugins.host.logs import configure_logs
