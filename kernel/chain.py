@@ -20,7 +20,7 @@ def compose(plugins: Sequence[tuple[str, Plugin, bool]], *, timed: bool = False)
     A plugin that calls on twice or returns no Reply is a ChainError; every exception is blamed on the plugin that it
     came from. With `timed`, `exchange.timings` gets each name and the seconds from call to return, innermost first.
     """
-    plugins = plugins if timed else [*_joined(plugins)]
+    plugins = [made for side_by_side in (zip(plugins) if timed else (plugins,)) for made in _joined(side_by_side)]
     names = ["kernel", *(name for name, _, _ in plugins)]
 
     async def end(exchange: Exchange) -> Reply:

@@ -113,9 +113,18 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("timed", [False, True], ids=["joined", "called"])
+@pytest.mark.parametrize("timed", [False, True], ids=["joined", "timed"])
 @pytest.mark.parametrize("name", CASES)
 async def test_what_comes_out_and_who_sees_it(name: str, *, timed: bool) -> None:
-    """A chain that is timed calls each by itself, and is no different."""
+    """A chain that is timed has each by itself, and is no different."""
     options, expected = CASES[name]
     assert await Scene(**options).run(timed=timed) == expected
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_one_that_is_called_is_no_different(name: str) -> None:
+    """As a plugin does that holds another one."""
+    options, expected = CASES[name]
+    scene = Scene(**options)
+    scene.plugins = [(name, plugin.__call__, fail_open) for name, plugin, fail_open in scene.plugins]
+    assert await scene.run() == expected

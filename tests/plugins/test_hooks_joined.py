@@ -13,10 +13,11 @@ from tests.plugins.hooked import ANSWER, FAULT, Scene, fall
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_observer_that_fails_on_the_way_in_is_asked_further_on(logged: list[Any]) -> None:
+@pytest.mark.parametrize("timed", [False, True])
+async def test_an_observer_that_fails_on_the_way_in_is_asked_further_on(logged: list[Any], *, timed: bool) -> None:
     """Each part is forgiven by itself; the log says so once."""
     scene = Scene(on_request=fall, fail_open=True)
-    assert await scene.run() == "answer | a in, b in, c in, inner, c out, b out, a out"
+    assert await scene.run(timed=timed) == "answer | a in, b in, c in, inner, c out, b out, a out"
     assert [(line["event"], line["plugin"], line["went_on"]) for line in logged] == [("plugin.failed", "b", True)]
 
 
