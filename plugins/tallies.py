@@ -8,7 +8,6 @@ memory. They are counted there, so that all processes see them at once, and thos
 Each value is in a cell, to which whoever counts often can add without a call.
 """
 
-import os
 from bisect import bisect_left
 from typing import Any, Final, Protocol
 
@@ -46,7 +45,7 @@ class _Value(MutexValue):
 
 def _move(value: Any) -> tuple[Any, Cell]:
     """A value that the library has made, or one in its place, and its cell."""
-    if MULTIPROCESS not in os.environ:
+    if isinstance(value, MutexValue):
         own = _Value(*[None] * 6)
         return own, own.cell
     file = value._file  # noqa: SLF001

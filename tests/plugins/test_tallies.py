@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from plugins.tallies import COUNTER, GAUGE, HISTOGRAM, MULTIPROCESS, cell_of
@@ -39,6 +40,15 @@ def test_whoever_counts_often_adds_to_a_cell() -> None:
     cell[0] += 2
     held.dec()
     assert (cell[0], _values(registry)) == (6.0, [("b", {"l": "x"}, 6.0)])
+
+
+def test_what_is_set_after_the_library_was_loaded_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looked then, and its values are where it has had them since, also those of labels that come later."""
+    registry = CollectorRegistry()
+    held = GAUGE("b", "B", ("l",), registry=registry)
+    monkeypatch.setenv(MULTIPROCESS, "/nowhere")
+    held.labels("x").inc(2)
+    assert _values(registry) == [("b", {"l": "x"}, 2.0)]
 
 
 SHARED = """
