@@ -109,8 +109,9 @@ class HeadProtocol(IdleProtocol):
         self.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        self.headers.append((name.lower(), value))
+        """Take a header; what stands behind the body is none of it, and is dropped (RFC 9110, 6.5.1)."""
+        if self._head_open:
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Start to answer a request, or have it wait for its turn, unless it is one with a wish.

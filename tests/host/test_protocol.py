@@ -107,6 +107,16 @@ def test_expect_continue(served: Served) -> None:
     assert answer.body == b"body"
 
 
+def test_trailers(served: Served) -> None:
+    """What a client sends behind a body in chunks is no header of its request, which goes on to workers."""
+    chunked = POST + b"transfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nx-late: 1\r\nauthorization: x\r\n\r\n"
+    client = served.client().send(chunked)
+    client.read_until(b"\r\n\r\nbody")
+    assert {*dict(served.connection().cycle.scope["headers"])} == {b"host", b"transfer-encoding"}
+    client.send(request("/echo", b"next", "connection: close"))
+    assert client.answers()[-1].body == b"next"
+
+
 @pytest.mark.parametrize("protocol", [0, socket.IPPROTO_TCP])
 def test_no_delay(loop: str, terminal: ModuleType, protocol: int) -> None:
     """Small writes are not held back: Nagle's algorithm is off, also behind a socket that names no protocol."""
