@@ -88,11 +88,11 @@ class StreamReply:
             link.owner, link.fail_open = owner, fail_open
 
     def finish(self, outcome: Outcome) -> list[tuple[str | None, Exception]]:
-        """Tell every link the outcome, once; returns what links raised, with their owners."""
+        """Tell every link the outcome, and let go of it; returns what links raised, with their owners."""
         faults: list[tuple[str | None, Exception]] = []
         if self.outcome is None:
-            self.outcome = outcome
-            for link in self.links:
+            self.outcome, links, self.links = outcome, self.links, []
+            for link in links:
                 try:
                     if link.end is not None:
                         link.end(outcome)

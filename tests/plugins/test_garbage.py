@@ -2,12 +2,13 @@
 
 import asyncio
 import gc
+from collections.abc import Callable
 
 import pytest
 from starlette.applications import Starlette
 
-from bench.steps import SCOPE, Answerer, Serving, answer, receive, send
-from kernel import Assembly, KernelMiddleware, build
+from bench.steps import SCOPE, Answerer, Chunks, Serving, answer, receive, send
+from kernel import Assembly, KernelMiddleware, Reply, StreamReply, build
 from plugins import STANDARD, parse_document
 
 pytestmark = pytest.mark.anyio
@@ -22,10 +23,16 @@ plugins:
 """
 
 
-async def test_a_whole_answer_leaves_no_garbage() -> None:
+def stream() -> Reply:
+    """A stream of some events."""
+    return StreamReply(Chunks(3), headers=[(b"content-type", b"text/event-stream")])
+
+
+@pytest.mark.parametrize("reply", [answer, stream])
+async def test_an_answer_leaves_no_garbage(reply: Callable[[], Reply]) -> None:
     """All standard plugins are on, as they are without a configuration."""
     built = build(STANDARD, parse_document(POOL, "test"))
-    assembly = Assembly(built.places, {**built.plugins, "dispatch": Answerer(answer)}, {}, STANDARD.telemetry)
+    assembly = Assembly(built.places, {**built.plugins, "dispatch": Answerer(reply)}, {}, STANDARD.telemetry)
     app = KernelMiddleware(Starlette(), runtime=Serving(assembly))
     await app(SCOPE, receive, send)
     await asyncio.sleep(0)
