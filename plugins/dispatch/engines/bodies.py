@@ -15,7 +15,6 @@ _DECODER: Final = JSONDecoder()
 _NOTHING: Final = b"{}"
 _NUMBERS: Final = b"0123456789,"
 _NO_NUMBERS: Final = b"[]"
-_GAPS: Final = (b"[]", b"[,", b",,", b",]")
 _STAND_IN: Final = "\x00numbers"
 _WRITTEN_STAND_IN: Final = orjson.dumps(_STAND_IN)
 
@@ -102,7 +101,8 @@ def parse_around(name: str, answer: bytes, worker: str) -> dict[str, Any]:
     start = found + len(label)
     end = answer.find(b"]", start) + 1
     numbers = answer[start:end] if found >= 0 else b""
-    if numbers.translate(None, _NUMBERS) == _NO_NUMBERS and not any(gap in numbers for gap in _GAPS):
+    gaps = b",," in numbers or b"[," in numbers or b",]" in numbers or b"[]" in numbers
+    if not gaps and numbers.translate(None, _NUMBERS) == _NO_NUMBERS:
         data = parse(b"".join((answer[:start], _WRITTEN_STAND_IN, answer[end:])), worker)
         if data.get(name) == _STAND_IN:
             data[name] = orjson.Fragment(numbers)
