@@ -117,18 +117,17 @@ def _verdict(row: Row, rows: Sequence[Row]) -> tuple[bool | None, str]:
     if KERNEL not in row.figures:
         return None, "not measured"
     own = row.figures[KERNEL][1]
-    if goal.most is not None and own > goal.most:
-        return False, f"missed by {own - goal.most:.1f}"
+    over = f"missed by {own - goal.most:.1f}" if goal.most is not None and own > goal.most else None
     if not (goal.less or goal.no_more):
-        return True, "met"
+        return over is None, over or "met"
     compared = [other for other in rows if other.name in (goal.rivals or (row.name,)) and other.unit == row.unit]
     peers = [(other.figures[name][1], name) for other in compared for name in _PEERS if name in other.figures]
     if not peers:
-        return None, "no peer was measured"
+        return (None, "no peer was measured") if over is None else (False, over)
     best, name = min(peers)
     if own < best or (goal.no_more and own == best):
-        return True, "met"
-    return False, f"missed by {own - best:.1f}: {name} has {best:.1f}"
+        return over is None, f"{over}, but below all peers: {name} has {best:.1f}" if over else "met"
+    return False, f"{over or f'missed by {own - best:.1f}'}: {name} has {best:.1f}"
 
 
 def _cell(row: Row, name: str) -> str:

@@ -123,7 +123,9 @@ def judged(own: float, *others: float) -> Any:
     [
         ((79.9, 111, 85), True, "met"),
         ((80.0, 111, 80.1), True, "met"),
-        ((81.5, 111, 85), False, "missed by 1.5"),
+        ((81.5, 111, 85), False, "missed by 1.5, but below all peers: vllm-router has 85.0"),
+        ((81.5, 70, 85), False, "missed by 1.5: smg has 70.0"),
+        ((81.5,), False, "missed by 1.5"),
         ((70.0, 111, 69.5), False, "missed by 0.5: vllm-router has 69.5"),
         ((70.0, 70.0), False, "missed by 0.0: smg has 70.0"),
         ((70.0,), None, "no peer was measured"),
