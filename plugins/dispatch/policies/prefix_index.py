@@ -3,29 +3,15 @@
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 
 from attrs import define, field
 
 
 def groups(holders: Mapping[int, int], blocks: Sequence[int], mask: int) -> list[tuple[int, int]]:
     """Those of a set of workers that have a beginning of a prompt, by its length in blocks, the longest first."""
-    found: list[tuple[int, int]] = []
-    if not mask:
-        return found
-    for depth, block in enumerate(blocks):
-        deeper = holders.get(block, 0) & mask
-        if deeper != mask:
-            if depth:
-                found.append((depth, mask & ~deeper))
-            mask = deeper
-            if not mask:
-                break
-    else:
-        if blocks:
-            found.append((len(blocks), mask))
-    found.reverse()
-    return found
+    return _groups(zip(map(holders.get, blocks, repeat(0)), repeat(1)), mask)
 
 
 @define(eq=False)
@@ -38,17 +24,22 @@ class Run:
 
 def groups_of(path: Sequence[Run], mask: int) -> list[tuple[int, int]]:
     """As `groups`, of the runs that a prompt begins with."""
+    return _groups(((run.holders, len(run.blocks)) for run in path), mask)
+
+
+def _groups(parts: Iterable[tuple[int, int]], mask: int) -> list[tuple[int, int]]:
+    """The same of the parts that a prompt is made of: who has each, and how many blocks it is."""
     found: list[tuple[int, int]] = []
     depth = 0
-    for run in path:
-        deeper = run.holders & mask
+    for holders, size in parts:
+        deeper = holders & mask
         if deeper != mask:
             if depth:
                 found.append((depth, mask & ~deeper))
             mask = deeper
         if not mask:
             break
-        depth += len(run.blocks)
+        depth += size
     if mask and depth:
         found.append((depth, mask))
     found.reverse()
