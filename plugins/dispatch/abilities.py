@@ -1,31 +1,20 @@
 """What an engine may do besides that only a few have any use for: tell times, connect workers, free what is held."""
 
 from collections.abc import Generator, Mapping
-from typing import Any, Final, Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from attrs import frozen
 
-from plugins.dispatch.engine import Handoff, Notice, Request
+from plugins.dispatch.engine import Body, Handoff, Notice, Request
 from plugins.dispatch.worker import Role
 from plugins.slots import LegTimes
 
 T = TypeVar("T")
 
-_known: Final[dict[tuple[type, type], bool]] = {}
-
 
 def able(engine: object, ability: type[T]) -> T | None:
     """The engine itself, if it has the methods of a protocol."""
     return engine if isinstance(engine, ability) else None
-
-
-def can(engine: object, ability: type[T]) -> TypeGuard[T]:
-    """Whether an engine has the methods of a protocol; to look for them takes longer than most of a leg's steps."""
-    key: Any = (type(engine), ability)
-    found = _known.get(key)
-    if found is None:
-        found = _known[key] = isinstance(engine, ability)
-    return found
 
 
 @runtime_checkable
@@ -60,6 +49,15 @@ class Connects(Protocol):
 
     def disconnect(self, context: str, generation: str, /) -> Generator[Step, Any, None]:
         """The calls that end a connection; that they fail is no failure."""
+        ...
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """An engine whose workers are not sent JSON."""
+
+    def encode(self, data: Mapping[str, Any], /) -> Body:
+        """A body for its workers."""
         ...
 
 

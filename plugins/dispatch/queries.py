@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from attrs import define, field
 
 from kernel import BytesReply, DataReply, Exchange, Rejection, Reply
-from plugins.dispatch.abilities import can
 from plugins.dispatch.answers import check_head, check_relayed
 from plugins.dispatch.circuit import Verdict
 from plugins.dispatch.client import Call, ConnectFault, Fault, Response, StaleFault, TransportFault, read_whole
@@ -41,15 +40,6 @@ _CHAT_FIELDS: Final = ("messages", "tools", "chat_template_kwargs")
 """What of a chat its tokens depend on."""
 
 
-@runtime_checkable
-class Encodes(Protocol):
-    """An engine whose workers are not sent JSON."""
-
-    def encode(self, data: Mapping[str, Any], /) -> Body:
-        """A body for its workers."""
-        ...
-
-
 async def answer_query(exchange: Exchange, service: Service) -> Reply:
     """Let one worker answer; it is asked once, but for connections that were never made.
 
@@ -59,9 +49,9 @@ async def answer_query(exchange: Exchange, service: Service) -> Reply:
     if exchange.endpoint is COUNT_TOKENS and COUNT_TOKENS.name not in service.apis:
         return await _count_otherwise(exchange, service)
     job = begin(exchange, service)
-    endpoint, engine = job.request.endpoint, service.engine
-    payload = job.request.payload
-    body = engine.encode(payload.data) if can(engine, Encodes) else Body(payload.encode())
+    endpoint, payload = job.request.endpoint, job.request.payload
+    encodes = service.encodes
+    body = Body(payload.encode()) if encodes is None else encodes.encode(payload.data)
     path = endpoint.worker_path if isinstance(endpoint, Api) else endpoint.path
     response, answer = await _Query(service, job.headers, job.served).ask(path, body)
     headers = response.traits.reply_headers(b"application/json")

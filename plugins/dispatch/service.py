@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import define, field, frozen
 
-from plugins.dispatch.abilities import Connects, Frees, Reports, TriesFirst, able
+from plugins.dispatch.abilities import Connects, Encodes, Frees, Reports, TriesFirst, able
 from plugins.dispatch.apis import apis_of
 from plugins.dispatch.budget import RetryBudget
 from plugins.dispatch.client import Limits
@@ -59,6 +59,7 @@ class Service:
     edits: Edits | None = field(init=False)
     aborts: Aborts | None = field(init=False)
     reports: Reports | None = field(init=False)
+    encodes: Encodes | None = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         engine = self.engine
@@ -77,3 +78,4 @@ class Service:
         self.edits = able(engine, Edits)
         self.aborts = able(engine, Aborts)
         self.reports = able(engine, Reports)
+        self.encodes = able(engine, Encodes)
