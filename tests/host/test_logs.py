@@ -110,7 +110,13 @@ TOGETHER = """
 import asyncio, io, os, sys
 import structlog
 from plugins.host.logs import configure_logs
-said = sys.stderr = io.StringIO()
+third = asyncio.Event()
+class Said(io.StringIO):
+    def write(self, text):
+        if "third" in text:
+            third.set()
+        return super().write(text)
+said = sys.stderr = Said()
 configure_logs("info", "json")
 log = structlog.get_logger()
 def told():
@@ -121,8 +127,7 @@ async def main():
     log.error("second")
     told()
     log.info("third")
-    while "third" not in said.getvalue():
-        await asyncio.sleep(0.001)
+    await third.wait()
     log.info("fourth")
     told()
     sys.stderr = sys.__stderr__

@@ -1,7 +1,7 @@
 """The decoder alone: what an answer means does not depend on how its bytes are cut."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
@@ -70,6 +70,15 @@ def test_a_bad_answer_is_bad_however_it_is_cut(raw: bytes) -> None:
         assert decode([raw[:place], raw[place:]])[-1] == "refused", place
 
 
+def spoil(chance: random.Random, samples: Sequence[bytes], marks: Sequence[bytes], least: int, most: int) -> bytes:
+    """One of the samples, with so many places at which something was changed, left out or put in."""
+    raw = bytearray(chance.choice(samples))
+    for _ in range(chance.randint(least, most)):
+        place = chance.randrange(len(raw))
+        raw[place : place + chance.choice((0, 0, 1, 1, 5))] = chance.choice(marks)
+    return bytes(raw)
+
+
 def test_whatever_comes_is_an_answer_or_refused() -> None:
     """Answers with bytes changed, left out and put in; whole and in random parts they mean the same."""
     samples = [raw for raw, _ in WHOLE.values()] + list(HEADS.values())
@@ -77,11 +86,7 @@ def test_whatever_comes_is_an_answer_or_refused() -> None:
     outcomes = set()
     for seed in range(SEEDS):
         chance = random.Random(seed)
-        raw = bytearray(chance.choice(samples))
-        for _ in range(chance.randint(1, 4)):
-            place = chance.randrange(len(raw))
-            raw[place : place + chance.choice((0, 0, 1, 1, 5))] = chance.choice(marks)
-        data = bytes(raw)
+        data = spoil(chance, samples, marks, 1, 4)
         places = sorted(chance.randrange(len(data) + 1) for _ in range(chance.randint(1, 6)))
         parts = [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
         whole = decode([data])

@@ -13,7 +13,7 @@ from tests.dispatch.transports.exchange import CHUNKED as CODED
 from tests.dispatch.transports.exchange import OK, call, fetch, framed, lean_only, sized
 from tests.dispatch.transports.peer import Peer, worker
 from tests.dispatch.transports.test_answers import WHOLE
-from tests.dispatch.transports.test_decoder import cuts, decode
+from tests.dispatch.transports.test_decoder import cuts, decode, spoil
 from tests.dispatch.transports.test_hostile_answers import BODIES, HEADS
 
 SEEDS = 3000
@@ -120,11 +120,7 @@ def test_whatever_comes_means_what_it_says(known: Repeats) -> None:
     outcomes = set()
     for seed in range(SEEDS):
         chance = random.Random(seed)
-        raw = bytearray(chance.choice(samples))
-        for _ in range(chance.randint(0, 3)):
-            place = chance.randrange(len(raw))
-            raw[place : place + chance.choice((0, 0, 1, 1, 5))] = chance.choice(marks)
-        data = bytes(raw)
+        data = spoil(chance, samples, marks, 0, 3)
         expected = meaning([data])
         for _ in range(2):
             found = read(known, [data])
