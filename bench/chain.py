@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from statistics import median
@@ -31,7 +30,7 @@ from kernel.chain import compose
 from kernel.wire import write_stream
 from plugins import STANDARD, parse_document
 from plugins.host.logs import configure_logs
-from plugins.host.memory import GC_THRESHOLDS
+from plugins.host.memory import settle
 from plugins.slots import TIMING, Timing
 
 BREATH: Final = 64
@@ -56,9 +55,7 @@ async def measure_chain(rounds: int, count: int) -> dict[str, dict[str, float]]:
             for place in assembly.places
             if place.spec is not None and place.name != "dispatch"
         ]
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        settle()
         return {
             "a request, without uvicorn and dispatch": await _requests(assembly, rounds, count),
             "what each plugin adds, on its own": await _plugins(plugins, rounds, count),
